@@ -1,0 +1,139 @@
+// surehand-temporal is the Temporal server that `surehand dev` runs: server
+// and web UI in one process, histories in SQLite files, loopback only.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/surehand/surehand/deploy/temporal/embedded"
+	"github.com/surehand/surehand/deploy/temporal/settings"
+	"go.temporal.io/server/common/headers"
+)
+
+// startTimeout bounds the start; a start takes about a second.
+const startTimeout = 60 * time.Second
+
+const long = `A whole Temporal server and its web UI in one process, on SQLite files.
+
+It listens on loopback only, keeps every acknowledged workflow through kill -9,
+and prints one JSON line when it can be used:
+
+  {"ready":true,"frontend":"127.0.0.1:7233","ui":"http://127.0.0.1:8233/"}
+
+Logs are JSON on stderr. It stops in order on SIGINT or SIGTERM.`
+
+const examples = `  # the usual: histories in ./temporal-data, frontend on 7233, UI on 8233
+  surehand-temporal --data ./temporal-data
+
+  # free ports, no UI, two namespaces, gone when the caller is gone
+  surehand-temporal --data /tmp/t --listen 127.0.0.1:0 --ui '' \
+      --namespace default --namespace staging --die-with-parent
+
+  # one more search attribute, on data that is there already
+  surehand-temporal --data ./temporal-data --search-attributes SurehandModel=Keyword,MyTeam=Keyword`
+
+// flags are the texts of the command line, before they are checked.
+type flags struct {
+	settings                              settings.Settings
+	listen, ui, metrics, searchAttributes string
+	parent                                int
+}
+
+func main() {
+	// The UI's server writes its last words to os.Stdout; stdout carries the
+	// ready line and nothing else.
+	stdout := os.Stdout
+	os.Stdout = os.Stderr
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	if err := command(stdout).Execute(); err != nil {
+		slog.Error("surehand-temporal ends", "error", err.Error())
+		os.Exit(1)
+	}
+}
+
+func command(stdout io.Writer) *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "surehand-temporal --data DIR",
+		Short: "Temporal server and UI for surehand dev",
+		Long:  long, Example: examples,
+		Version:       headers.ServerVersion,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	c.SetOut(stdout)
+	set := c.Flags()
+	set.SortFlags = false
+	set.StringVar(&f.settings.DataDir, "data", "", "directory for the histories (made when missing; required)")
+	set.StringVar(&f.listen, "listen", settings.DefaultListen, "loopback address of the frontend (gRPC); port 0 takes a free one")
+	set.StringVar(&f.ui, "ui", settings.DefaultUI, "loopback address of the web UI; empty for none")
+	set.StringArrayVar(&f.settings.Namespaces, "namespace", []string{settings.DefaultNamespace}, "namespace to create when missing (repeatable)")
+	set.DurationVar(&f.settings.Retention, "retention", settings.DefaultRetention, "how long a new namespace keeps closed workflows")
+	set.StringVar(&f.searchAttributes, "search-attributes", settings.DefaultSearchAttributes, "Name=Type,... to register in each namespace")
+	set.StringVar(&f.metrics, "metrics", "", "loopback address for Prometheus metrics at /metrics (default none)")
+	set.StringVar(&f.settings.LogLevel, "log-level", "warn", "debug, info, warn or error")
+	set.IntVar(&f.parent, "die-with-parent", noParent, "stop when the parent process ends; with =`PID` also make sure that PID is the parent")
+	parent := set.Lookup("die-with-parent")
+	parent.NoOptDefVal = fmt.Sprint(anyParent)
+	parent.DefValue = "0" // help need not show the number for "no parent"
+	c.RunE = func(*cobra.Command, []string) error {
+		s, err := f.parse()
+		if err != nil {
+			return err
+		}
+		if err := dieWithParent(f.parent); err != nil {
+			return err
+		}
+		return serve(s, stdout)
+	}
+	return c
+}
+
+func (f flags) parse() (s settings.Settings, err error) {
+	s = f.settings
+	var failed [4]error
+	s.Frontend, failed[0] = settings.Loopback("--listen", f.listen)
+	s.UI, failed[1] = settings.Loopback("--ui", f.ui)
+	s.Metrics, failed[2] = settings.Loopback("--metrics", f.metrics)
+	s.SearchAttributes, failed[3] = settings.ParseSearchAttributes(f.searchAttributes)
+	if err := errors.Join(failed[:]...); err != nil {
+		return s, err
+	}
+	return s, s.Check()
+}
+
+// ready is the one line on stdout.
+type ready struct {
+	Ready    bool   `json:"ready"`
+	Frontend string `json:"frontend"`
+	UI       string `json:"ui"`
+}
+
+func serve(s settings.Settings, stdout io.Writer) error {
+	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
+	starting, started := context.WithTimeout(stop, startTimeout)
+	defer started()
+	server, err := embedded.Start(starting, s)
+	if err != nil {
+		return err
+	}
+	err = json.NewEncoder(stdout).Encode(ready{Ready: true, Frontend: server.Frontend(), UI: server.UI()})
+	if err != nil {
+		return errors.Join(fmt.Errorf("say ready on stdout: %w", err), server.Stop())
+	}
+	<-stop.Done()
+	cancel() // a second signal ends the process at once
+	return server.Stop()
+}

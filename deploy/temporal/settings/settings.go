@@ -1,0 +1,98 @@
+// Package settings holds what the embedded Temporal server can be told, and
+// refuses what would be unsafe before anything is opened or started.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+// ErrNotLoopback refuses an address that other machines could reach: neither
+// the frontend nor the UI asks its caller who it is.
+var ErrNotLoopback = errors.New("not a loopback address")
+
+const (
+	// DefaultListen is the address every Temporal client tries first.
+	DefaultListen = "127.0.0.1:7233"
+	// DefaultUI is where `temporal server start-dev` puts its UI.
+	DefaultUI = "127.0.0.1:8233"
+	// DefaultNamespace is the namespace clients use when told nothing.
+	DefaultNamespace = "default"
+	// DefaultRetention keeps a closed handoff's history long enough to look
+	// at, and the file small: a history is about 24 KB.
+	DefaultRetention = time.Hour
+	// MinRetention is the least the server itself accepts in an update.
+	MinRetention = time.Hour
+	// MaxNamespaces bounds how many namespaces one command line can create.
+	MaxNamespaces = 32
+)
+
+// Settings is everything the embedded server is started with.
+type Settings struct {
+	DataDir          string
+	Frontend         netip.AddrPort
+	UI               netip.AddrPort // the zero value: no UI
+	Metrics          netip.AddrPort // the zero value: no metrics
+	Namespaces       []string
+	Retention        time.Duration
+	SearchAttributes SearchAttributes
+	LogLevel         string
+}
+
+// Check refuses settings that no server should start with.
+func (s Settings) Check() error {
+	if s.DataDir == "" {
+		return errors.New("--data is missing: name a directory for the histories, for example --data ./temporal-data")
+	}
+	if !s.Frontend.IsValid() {
+		return errors.New("--listen is missing: name a loopback address, for example --listen " + DefaultListen)
+	}
+	if len(s.Namespaces) == 0 || len(s.Namespaces) > MaxNamespaces {
+		return fmt.Errorf("give between 1 and %d namespaces, not %d", MaxNamespaces, len(s.Namespaces))
+	}
+	for _, name := range s.Namespaces {
+		if name == "" || name == "temporal-system" {
+			return fmt.Errorf("%q cannot be a namespace of yours", name)
+		}
+	}
+	if s.Retention < MinRetention {
+		return fmt.Errorf("--retention %s is below the server's minimum of %s", s.Retention, MinRetention)
+	}
+	switch s.LogLevel {
+	case "debug", "info", "warn", "error":
+		return nil
+	}
+	return fmt.Errorf("--log-level %q is none of debug, info, warn, error", s.LogLevel)
+}
+
+// Loopback parses host:port and refuses all but this machine's own loopback.
+// An empty text is the zero address. Port 0 asks for a free port.
+func Loopback(flag, text string) (netip.AddrPort, error) {
+	if text == "" {
+		return netip.AddrPort{}, nil
+	}
+	host, portText, err := net.SplitHostPort(text)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("%s %q is not host:port: %w", flag, text, err)
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("%s %q: the port is no number from 0 to 65535", flag, text)
+	}
+	if host == "localhost" {
+		host = "127.0.0.1" // never by a resolver, which could say anything
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("%s %q: give an IP address or localhost: %w", flag, text, ErrNotLoopback)
+	}
+	if !address.IsLoopback() || address.Zone() != "" {
+		return netip.AddrPort{}, fmt.Errorf("%s %q: this server asks nobody who they are, so it listens on 127.0.0.0/8 or [::1] only; "+
+			"for other machines run a real Temporal cluster with TLS: %w", flag, text, ErrNotLoopback)
+	}
+	return netip.AddrPortFrom(address.Unmap(), uint16(port)), nil
+}
