@@ -1,0 +1,260 @@
+package handoff
+
+import "time"
+
+// TargetState is the state of one attempt at the transferd that owns the
+// target memory (TD).
+//
+//	          Open      Post        Land(last)  Verify      Yes        Commit
+//	Unknown ───▶ Opened ───▶ Running ───▶ Landed ───▶ Verified ───▶ Validated ───▶ Committed
+//	   │            │           │           │ ▲ │         │             │              │
+//	   │ Undo,      └───────────┴───────────┴─│─┴─────────┴─────────────┘              │ Release,
+//	   │ Release      Undo, Release, Expire,  │ bad digest: pull again                 │ Expire,
+//	   ▼              Supersede, Fail         │                                        ▼ Finish
+//	Closed ◀──────────────────────────────────┘                                     Aborted
+//
+// Closed (never committed) and Aborted (after commit) are final. Memory is a
+// second axis: a final target with posted operations is quarantined, and
+// drained when they are zero; only then may the engine free its blocks.
+type TargetState uint8
+
+const (
+	TargetUnknown TargetState = iota
+	TargetOpened
+	TargetRunning
+	TargetLanded
+	TargetVerified
+	TargetValidated
+	TargetCommitted
+	TargetClosed
+	TargetAborted
+	targetStates
+)
+
+var targetStateNames = [targetStates]string{"unknown", "opened", "running", "landed", "verified", "validated", "committed", "closed", "aborted"}
+
+func (s TargetState) String() string {
+	if s >= targetStates {
+		return "out_of_range"
+	}
+	return targetStateNames[s]
+}
+
+// Final says whether no event leaves s.
+func (s TargetState) Final() bool { return s == TargetClosed || s == TargetAborted }
+
+// Live says whether the attempt holds target memory for its own use.
+func (s TargetState) Live() bool { return s > TargetUnknown && s < TargetClosed }
+
+// TargetEvent is what can happen to a target.
+type TargetEvent uint8
+
+const (
+	TargetOpen      TargetEvent = iota // engine allocated; the attempt's memory gets its generation
+	TargetPost                         // one operation that will write target memory is posted
+	TargetLand                         // a posted operation ended, its piece is in place
+	TargetFail                         // a posted operation ended without landing
+	TargetVerify                       // all landed and equal to the sealed digests
+	TargetMisverify                    // a digest differs: the named piece must be pulled again
+	TargetAsk                          // mint the question of the validated read
+	TargetYes                          // TP answered yes to this very question
+	TargetNo                           // TP answered no
+	TargetCommit
+	TargetUndo
+	TargetRelease
+	TargetRenew
+	TargetExpire    // Tick: the reservation or decode lease ended
+	TargetSupersede // a higher epoch was opened here
+	TargetAbandon   // the pull failed for good
+	TargetFinish    // the engine says that the decode is over
+	TargetDestroy   // the transport's connections are destroyed: nothing posted can land any more
+	targetEvents
+)
+
+var targetEventNames = [targetEvents]string{"open", "post", "land", "fail", "verify", "misverify", "ask", "yes", "no",
+	"commit", "undo", "release", "renew", "expire", "supersede", "abandon", "finish", "destroy"}
+
+func (e TargetEvent) String() string {
+	if e >= targetEvents {
+		return "out_of_range"
+	}
+	return targetEventNames[e]
+}
+
+// cell of a transition table: where to go, or why not. The zero cell is "no
+// such transition" and answers CodeInternal, so a forgotten pair is loud.
+type cell[S any] struct {
+	to   S
+	code Code // CodeNone with ok: move; other: refuse and stay
+	ok   bool
+}
+
+func move[S any](to S) cell[S]     { return cell[S]{to: to, ok: true} }
+func refuse[S any](c Code) cell[S] { return cell[S]{code: c, ok: true} }
+
+type targetCell = cell[TargetState]
+
+// targetTable is the whole protocol of a target; guards and effects stand
+// beside Step. Rows are events, columns states.
+var targetTable = buildTargetTable()
+
+func buildTargetTable() (t [targetEvents][targetStates]targetCell) {
+	row := func(e TargetEvent, f func(TargetState) targetCell) {
+		for s := TargetUnknown; s < targetStates; s++ {
+			t[e][s] = f(s)
+		}
+	}
+	// final answers the present: closed and aborted are for ever (rule 8).
+	final := func(otherwise func(TargetState) targetCell) func(TargetState) targetCell {
+		return func(s TargetState) targetCell {
+			switch s {
+			case TargetClosed:
+				return refuse[TargetState](CodeClosed)
+			case TargetAborted:
+				return refuse[TargetState](CodeAborted)
+			}
+			return otherwise(s)
+		}
+	}
+	notYet := refuse[TargetState](CodeNotReady)
+	only := func(from, to TargetState) func(TargetState) targetCell {
+		return final(func(s TargetState) targetCell {
+			switch {
+			case s == from:
+				return move(to)
+			case s > from:
+				return move(s) // a repeat: present state, no effect
+			}
+			return notYet
+		})
+	}
+	row(TargetOpen, final(func(s TargetState) targetCell {
+		if s == TargetUnknown {
+			return move(TargetOpened)
+		}
+		return move(s)
+	}))
+	row(TargetPost, final(func(s TargetState) targetCell {
+		switch s {
+		case TargetOpened, TargetRunning:
+			return move(TargetRunning)
+		case TargetUnknown:
+			return notYet
+		}
+		return refuse[TargetState](CodeConflict) // all is landed: a write now would be stale
+	}))
+	row(TargetLand, stay) // the guard counts; a late landing changes no state
+	row(TargetFail, stay)
+	row(TargetDestroy, stay)
+	row(TargetVerify, only(TargetLanded, TargetVerified))
+	row(TargetMisverify, final(func(s TargetState) targetCell {
+		if s == TargetLanded {
+			return move(TargetRunning)
+		}
+		return refuse[TargetState](CodeNotReady)
+	}))
+	row(TargetAsk, final(func(s TargetState) targetCell {
+		if s == TargetVerified {
+			return move(TargetVerified)
+		}
+		return notYet
+	}))
+	row(TargetYes, only(TargetVerified, TargetValidated))
+	row(TargetCommit, only(TargetValidated, TargetCommitted))
+	close := func(committed TargetState, unknown targetCell) func(TargetState) targetCell {
+		return func(s TargetState) targetCell {
+			switch s {
+			case TargetUnknown:
+				return unknown
+			case TargetClosed, TargetAborted:
+				return move(s)
+			case TargetCommitted:
+				return move(committed)
+			}
+			return move(TargetClosed)
+		}
+	}
+	row(TargetUndo, close(TargetCommitted, move(TargetClosed)))       // rules 4 and 7
+	row(TargetRelease, close(TargetAborted, move(TargetClosed)))      // rule 7
+	row(TargetExpire, close(TargetAborted, move(TargetUnknown)))      // rule 14
+	row(TargetSupersede, close(TargetCommitted, move(TargetUnknown))) // rule 6
+	row(TargetAbandon, close(TargetCommitted, move(TargetUnknown)))
+	row(TargetNo, close(TargetCommitted, move(TargetUnknown)))
+	row(TargetFinish, close(TargetAborted, notYet))
+	row(TargetRenew, final(func(s TargetState) targetCell {
+		if s == TargetUnknown {
+			return refuse[TargetState](CodeClosed)
+		}
+		return move(s)
+	}))
+	return t
+}
+
+// Target is TD's record of one attempt. Fields are read by the daemon and
+// changed only by Targets.Step.
+type Target struct {
+	Plan       Plan
+	State      TargetState
+	Shape      Shape
+	Generation Generation
+	Posted     int      // operations that may still write the memory
+	Landed     []uint64 // bitmap over pieces
+	Left       uint32   // pieces not landed
+	Manifest   Digest   // of the sealed manifest, set by Verify
+	Question   Nonce    // of the pull that was verified last; zero before
+	Adopted    bool     // read from the flag page after a restart (rule 9)
+	Freed      bool     // the engine took its blocks back
+	Cause      Code     // why it is closed or aborted
+	End        Instant  // of the lease
+}
+
+// Drained says that nothing can write the memory any more, so that the engine
+// may free it (rules 10, 21, 22).
+func (t *Target) Drained() bool { return t.State.Final() && t.Posted == 0 }
+
+// Quarantined says that the attempt is over while an operation may still land.
+func (t *Target) Quarantined() bool { return t.State.Final() && t.Posted > 0 }
+
+// HasLanded says whether piece i is in place.
+func (t *Target) HasLanded(i uint32) bool { return t.Landed[i/64]&(1<<(i%64)) != 0 }
+
+// Token is τ of this target.
+func (t *Target) Token() Token {
+	return Token{t.Plan.Attempt, t.Plan.D.Node, t.Plan.D.Incarnation, t.Generation}
+}
+
+// TargetInput is one event with what it carries. Attempt is always needed;
+// Token wherever an operation acts on open memory.
+type TargetInput struct {
+	Event    TargetEvent
+	Attempt  Attempt
+	D        Seat          // Open, Undo, Release, Commit, Renew: incarnation in the plan (rule 17)
+	Plan     *Plan         // Open
+	Shape    *Shape        // Open
+	Token    Token         // Post, Land, Fail, Verify, Ask, Yes, No, Commit
+	Piece    uint32        // Land, Misverify
+	Manifest Digest        // Verify, Yes
+	Question Nonce         // Ask (fresh), Yes
+	Grant    GrantID       // Ask, Yes
+	Cause    Code          // Abandon
+	Lease    time.Duration // Open, Commit, Renew; zero: the table's default
+}
+
+// TargetAnswer is the present state after an event, and why it was refused.
+type TargetAnswer struct {
+	State   TargetState
+	Code    Code
+	Detail  string
+	Token   Token
+	Changed bool // this event moved the state
+}
+
+// Err gives the refusal as an error, nil when accepted.
+func (a TargetAnswer) Err() error {
+	if a.Code == CodeNone {
+		return nil
+	}
+	return &Error{Code: a.Code, Detail: a.Detail}
+}
+
+func stay(s TargetState) targetCell { return move(s) }
