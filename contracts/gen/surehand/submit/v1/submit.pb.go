@@ -1192,6 +1192,319 @@ func (x *GiveUpAnswer) GetGivenUp() bool {
 	return false
 }
 
+// Endpoint is where one seat of a plan answers.
+type Endpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`   // gRPC of the engine
+	Control       string                 `protobuf:"bytes,2,opt,name=control,proto3" json:"control,omitempty"` // of its transferd
+	Peer          string                 `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`       // of its transferd
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Endpoint) Reset() {
+	*x = Endpoint{}
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Endpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Endpoint) ProtoMessage() {}
+
+func (x *Endpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
+func (*Endpoint) Descriptor() ([]byte, []int) {
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Endpoint) GetEngine() string {
+	if x != nil {
+		return x.Engine
+	}
+	return ""
+}
+
+func (x *Endpoint) GetControl() string {
+	if x != nil {
+		return x.Control
+	}
+	return ""
+}
+
+func (x *Endpoint) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+type PlannedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plan          *v1.Plan               `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	P             *Endpoint              `protobuf:"bytes,2,opt,name=p,proto3" json:"p,omitempty"`
+	D             *Endpoint              `protobuf:"bytes,3,opt,name=d,proto3" json:"d,omitempty"`
+	Token         *v1.Token              `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlannedRequest) Reset() {
+	*x = PlannedRequest{}
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedRequest) ProtoMessage() {}
+
+func (x *PlannedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedRequest.ProtoReflect.Descriptor instead.
+func (*PlannedRequest) Descriptor() ([]byte, []int) {
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PlannedRequest) GetPlan() *v1.Plan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *PlannedRequest) GetP() *Endpoint {
+	if x != nil {
+		return x.P
+	}
+	return nil
+}
+
+func (x *PlannedRequest) GetD() *Endpoint {
+	if x != nil {
+		return x.D
+	}
+	return nil
+}
+
+func (x *PlannedRequest) GetToken() *v1.Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+type PlannedAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlannedAnswer) Reset() {
+	*x = PlannedAnswer{}
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedAnswer) ProtoMessage() {}
+
+func (x *PlannedAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedAnswer.ProtoReflect.Descriptor instead.
+func (*PlannedAnswer) Descriptor() ([]byte, []int) {
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{18}
+}
+
+type EndedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       *v1.Attempt            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Reader        *v1.Reader             `protobuf:"bytes,2,opt,name=reader,proto3" json:"reader,omitempty"`
+	Failure       *v1.Failure            `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndedRequest) Reset() {
+	*x = EndedRequest{}
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndedRequest) ProtoMessage() {}
+
+func (x *EndedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndedRequest.ProtoReflect.Descriptor instead.
+func (*EndedRequest) Descriptor() ([]byte, []int) {
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *EndedRequest) GetAttempt() *v1.Attempt {
+	if x != nil {
+		return x.Attempt
+	}
+	return nil
+}
+
+func (x *EndedRequest) GetReader() *v1.Reader {
+	if x != nil {
+		return x.Reader
+	}
+	return nil
+}
+
+func (x *EndedRequest) GetFailure() *v1.Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+type EndedAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndedAnswer) Reset() {
+	*x = EndedAnswer{}
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndedAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndedAnswer) ProtoMessage() {}
+
+func (x *EndedAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndedAnswer.ProtoReflect.Descriptor instead.
+func (*EndedAnswer) Descriptor() ([]byte, []int) {
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{20}
+}
+
+type FollowRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Handoff       string                 `protobuf:"bytes,1,opt,name=handoff,proto3" json:"handoff,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowRequest) Reset() {
+	*x = FollowRequest{}
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowRequest) ProtoMessage() {}
+
+func (x *FollowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
+func (*FollowRequest) Descriptor() ([]byte, []int) {
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *FollowRequest) GetHandoff() string {
+	if x != nil {
+		return x.Handoff
+	}
+	return ""
+}
+
+func (x *FollowRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
 var File_surehand_submit_v1_submit_proto protoreflect.FileDescriptor
 
 const file_surehand_submit_v1_submit_proto_rawDesc = "" +
@@ -1292,14 +1605,35 @@ const file_surehand_submit_v1_submit_proto_rawDesc = "" +
 	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattempt\x124\n" +
 	"\x06reader\x18\x02 \x01(\v2\x1c.surehand.transfer.v1.ReaderR\x06reader\")\n" +
 	"\fGiveUpAnswer\x12\x19\n" +
-	"\bgiven_up\x18\x01 \x01(\bR\agivenUp2\xb4\x02\n" +
+	"\bgiven_up\x18\x01 \x01(\bR\agivenUp\"P\n" +
+	"\bEndpoint\x12\x16\n" +
+	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x18\n" +
+	"\acontrol\x18\x02 \x01(\tR\acontrol\x12\x12\n" +
+	"\x04peer\x18\x03 \x01(\tR\x04peer\"\xcb\x01\n" +
+	"\x0ePlannedRequest\x12.\n" +
+	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x12*\n" +
+	"\x01p\x18\x02 \x01(\v2\x1c.surehand.submit.v1.EndpointR\x01p\x12*\n" +
+	"\x01d\x18\x03 \x01(\v2\x1c.surehand.submit.v1.EndpointR\x01d\x121\n" +
+	"\x05token\x18\x04 \x01(\v2\x1b.surehand.transfer.v1.TokenR\x05token\"\x0f\n" +
+	"\rPlannedAnswer\"\xb6\x01\n" +
+	"\fEndedRequest\x127\n" +
+	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattempt\x124\n" +
+	"\x06reader\x18\x02 \x01(\v2\x1c.surehand.transfer.v1.ReaderR\x06reader\x127\n" +
+	"\afailure\x18\x03 \x01(\v2\x1d.surehand.transfer.v1.FailureR\afailure\"\r\n" +
+	"\vEndedAnswer\"A\n" +
+	"\rFollowRequest\x12\x18\n" +
+	"\ahandoff\x18\x01 \x01(\tR\ahandoff\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant2\xb4\x02\n" +
 	"\x06Submit\x12N\n" +
 	"\x06Submit\x12!.surehand.submit.v1.SubmitRequest\x1a\x1f.surehand.submit.v1.SubmitEvent0\x01\x12B\n" +
 	"\x03Get\x12\x1e.surehand.submit.v1.GetRequest\x1a\x1b.surehand.submit.v1.Handoff\x12M\n" +
 	"\x06Cancel\x12!.surehand.submit.v1.CancelRequest\x1a .surehand.submit.v1.CancelAnswer\x12G\n" +
-	"\x04List\x12\x1f.surehand.submit.v1.ListRequest\x1a\x1e.surehand.submit.v1.ListAnswer2W\n" +
+	"\x04List\x12\x1f.surehand.submit.v1.ListRequest\x1a\x1e.surehand.submit.v1.ListAnswer2\xc5\x02\n" +
 	"\x06Reader\x12M\n" +
-	"\x06GiveUp\x12!.surehand.submit.v1.GiveUpRequest\x1a .surehand.submit.v1.GiveUpAnswerB\xd7\x01\n" +
+	"\x06GiveUp\x12!.surehand.submit.v1.GiveUpRequest\x1a .surehand.submit.v1.GiveUpAnswer\x12P\n" +
+	"\aPlanned\x12\".surehand.submit.v1.PlannedRequest\x1a!.surehand.submit.v1.PlannedAnswer\x12J\n" +
+	"\x05Ended\x12 .surehand.submit.v1.EndedRequest\x1a\x1f.surehand.submit.v1.EndedAnswer\x12N\n" +
+	"\x06Follow\x12!.surehand.submit.v1.FollowRequest\x1a\x1f.surehand.submit.v1.SubmitEvent0\x01B\xd7\x01\n" +
 	"\x16com.surehand.submit.v1B\vSubmitProtoP\x01ZFgithub.com/surehand/surehand/contracts/gen/surehand/submit/v1;submitv1\xa2\x02\x03SSX\xaa\x02\x12Surehand.Submit.V1\xca\x02\x12Surehand\\Submit\\V1\xe2\x02\x1eSurehand\\Submit\\V1\\GPBMetadata\xea\x02\x14Surehand::Submit::V1b\x06proto3"
 
 var (
@@ -1314,55 +1648,76 @@ func file_surehand_submit_v1_submit_proto_rawDescGZIP() []byte {
 	return file_surehand_submit_v1_submit_proto_rawDescData
 }
 
-var file_surehand_submit_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_surehand_submit_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_surehand_submit_v1_submit_proto_goTypes = []any{
-	(*SubmitRequest)(nil), // 0: surehand.submit.v1.SubmitRequest
-	(*Message)(nil),       // 1: surehand.submit.v1.Message
-	(*SubmitEvent)(nil),   // 2: surehand.submit.v1.SubmitEvent
-	(*Accepted)(nil),      // 3: surehand.submit.v1.Accepted
-	(*Delta)(nil),         // 4: surehand.submit.v1.Delta
-	(*Finished)(nil),      // 5: surehand.submit.v1.Finished
-	(*Usage)(nil),         // 6: surehand.submit.v1.Usage
-	(*GetRequest)(nil),    // 7: surehand.submit.v1.GetRequest
-	(*Handoff)(nil),       // 8: surehand.submit.v1.Handoff
-	(*PhaseSpan)(nil),     // 9: surehand.submit.v1.PhaseSpan
-	(*CancelRequest)(nil), // 10: surehand.submit.v1.CancelRequest
-	(*CancelAnswer)(nil),  // 11: surehand.submit.v1.CancelAnswer
-	(*ListRequest)(nil),   // 12: surehand.submit.v1.ListRequest
-	(*ListAnswer)(nil),    // 13: surehand.submit.v1.ListAnswer
-	(*GiveUpRequest)(nil), // 14: surehand.submit.v1.GiveUpRequest
-	(*GiveUpAnswer)(nil),  // 15: surehand.submit.v1.GiveUpAnswer
-	(*v1.Failure)(nil),    // 16: surehand.transfer.v1.Failure
-	(*v1.Attempt)(nil),    // 17: surehand.transfer.v1.Attempt
-	(*v1.Reader)(nil),     // 18: surehand.transfer.v1.Reader
+	(*SubmitRequest)(nil),  // 0: surehand.submit.v1.SubmitRequest
+	(*Message)(nil),        // 1: surehand.submit.v1.Message
+	(*SubmitEvent)(nil),    // 2: surehand.submit.v1.SubmitEvent
+	(*Accepted)(nil),       // 3: surehand.submit.v1.Accepted
+	(*Delta)(nil),          // 4: surehand.submit.v1.Delta
+	(*Finished)(nil),       // 5: surehand.submit.v1.Finished
+	(*Usage)(nil),          // 6: surehand.submit.v1.Usage
+	(*GetRequest)(nil),     // 7: surehand.submit.v1.GetRequest
+	(*Handoff)(nil),        // 8: surehand.submit.v1.Handoff
+	(*PhaseSpan)(nil),      // 9: surehand.submit.v1.PhaseSpan
+	(*CancelRequest)(nil),  // 10: surehand.submit.v1.CancelRequest
+	(*CancelAnswer)(nil),   // 11: surehand.submit.v1.CancelAnswer
+	(*ListRequest)(nil),    // 12: surehand.submit.v1.ListRequest
+	(*ListAnswer)(nil),     // 13: surehand.submit.v1.ListAnswer
+	(*GiveUpRequest)(nil),  // 14: surehand.submit.v1.GiveUpRequest
+	(*GiveUpAnswer)(nil),   // 15: surehand.submit.v1.GiveUpAnswer
+	(*Endpoint)(nil),       // 16: surehand.submit.v1.Endpoint
+	(*PlannedRequest)(nil), // 17: surehand.submit.v1.PlannedRequest
+	(*PlannedAnswer)(nil),  // 18: surehand.submit.v1.PlannedAnswer
+	(*EndedRequest)(nil),   // 19: surehand.submit.v1.EndedRequest
+	(*EndedAnswer)(nil),    // 20: surehand.submit.v1.EndedAnswer
+	(*FollowRequest)(nil),  // 21: surehand.submit.v1.FollowRequest
+	(*v1.Failure)(nil),     // 22: surehand.transfer.v1.Failure
+	(*v1.Attempt)(nil),     // 23: surehand.transfer.v1.Attempt
+	(*v1.Reader)(nil),      // 24: surehand.transfer.v1.Reader
+	(*v1.Plan)(nil),        // 25: surehand.transfer.v1.Plan
+	(*v1.Token)(nil),       // 26: surehand.transfer.v1.Token
 }
 var file_surehand_submit_v1_submit_proto_depIdxs = []int32{
 	1,  // 0: surehand.submit.v1.SubmitRequest.messages:type_name -> surehand.submit.v1.Message
 	3,  // 1: surehand.submit.v1.SubmitEvent.accepted:type_name -> surehand.submit.v1.Accepted
 	4,  // 2: surehand.submit.v1.SubmitEvent.delta:type_name -> surehand.submit.v1.Delta
 	5,  // 3: surehand.submit.v1.SubmitEvent.finished:type_name -> surehand.submit.v1.Finished
-	16, // 4: surehand.submit.v1.SubmitEvent.failed:type_name -> surehand.transfer.v1.Failure
+	22, // 4: surehand.submit.v1.SubmitEvent.failed:type_name -> surehand.transfer.v1.Failure
 	6,  // 5: surehand.submit.v1.Finished.usage:type_name -> surehand.submit.v1.Usage
 	6,  // 6: surehand.submit.v1.Handoff.usage:type_name -> surehand.submit.v1.Usage
 	9,  // 7: surehand.submit.v1.Handoff.spans:type_name -> surehand.submit.v1.PhaseSpan
 	8,  // 8: surehand.submit.v1.ListAnswer.handoffs:type_name -> surehand.submit.v1.Handoff
-	17, // 9: surehand.submit.v1.GiveUpRequest.attempt:type_name -> surehand.transfer.v1.Attempt
-	18, // 10: surehand.submit.v1.GiveUpRequest.reader:type_name -> surehand.transfer.v1.Reader
-	0,  // 11: surehand.submit.v1.Submit.Submit:input_type -> surehand.submit.v1.SubmitRequest
-	7,  // 12: surehand.submit.v1.Submit.Get:input_type -> surehand.submit.v1.GetRequest
-	10, // 13: surehand.submit.v1.Submit.Cancel:input_type -> surehand.submit.v1.CancelRequest
-	12, // 14: surehand.submit.v1.Submit.List:input_type -> surehand.submit.v1.ListRequest
-	14, // 15: surehand.submit.v1.Reader.GiveUp:input_type -> surehand.submit.v1.GiveUpRequest
-	2,  // 16: surehand.submit.v1.Submit.Submit:output_type -> surehand.submit.v1.SubmitEvent
-	8,  // 17: surehand.submit.v1.Submit.Get:output_type -> surehand.submit.v1.Handoff
-	11, // 18: surehand.submit.v1.Submit.Cancel:output_type -> surehand.submit.v1.CancelAnswer
-	13, // 19: surehand.submit.v1.Submit.List:output_type -> surehand.submit.v1.ListAnswer
-	15, // 20: surehand.submit.v1.Reader.GiveUp:output_type -> surehand.submit.v1.GiveUpAnswer
-	16, // [16:21] is the sub-list for method output_type
-	11, // [11:16] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	23, // 9: surehand.submit.v1.GiveUpRequest.attempt:type_name -> surehand.transfer.v1.Attempt
+	24, // 10: surehand.submit.v1.GiveUpRequest.reader:type_name -> surehand.transfer.v1.Reader
+	25, // 11: surehand.submit.v1.PlannedRequest.plan:type_name -> surehand.transfer.v1.Plan
+	16, // 12: surehand.submit.v1.PlannedRequest.p:type_name -> surehand.submit.v1.Endpoint
+	16, // 13: surehand.submit.v1.PlannedRequest.d:type_name -> surehand.submit.v1.Endpoint
+	26, // 14: surehand.submit.v1.PlannedRequest.token:type_name -> surehand.transfer.v1.Token
+	23, // 15: surehand.submit.v1.EndedRequest.attempt:type_name -> surehand.transfer.v1.Attempt
+	24, // 16: surehand.submit.v1.EndedRequest.reader:type_name -> surehand.transfer.v1.Reader
+	22, // 17: surehand.submit.v1.EndedRequest.failure:type_name -> surehand.transfer.v1.Failure
+	0,  // 18: surehand.submit.v1.Submit.Submit:input_type -> surehand.submit.v1.SubmitRequest
+	7,  // 19: surehand.submit.v1.Submit.Get:input_type -> surehand.submit.v1.GetRequest
+	10, // 20: surehand.submit.v1.Submit.Cancel:input_type -> surehand.submit.v1.CancelRequest
+	12, // 21: surehand.submit.v1.Submit.List:input_type -> surehand.submit.v1.ListRequest
+	14, // 22: surehand.submit.v1.Reader.GiveUp:input_type -> surehand.submit.v1.GiveUpRequest
+	17, // 23: surehand.submit.v1.Reader.Planned:input_type -> surehand.submit.v1.PlannedRequest
+	19, // 24: surehand.submit.v1.Reader.Ended:input_type -> surehand.submit.v1.EndedRequest
+	21, // 25: surehand.submit.v1.Reader.Follow:input_type -> surehand.submit.v1.FollowRequest
+	2,  // 26: surehand.submit.v1.Submit.Submit:output_type -> surehand.submit.v1.SubmitEvent
+	8,  // 27: surehand.submit.v1.Submit.Get:output_type -> surehand.submit.v1.Handoff
+	11, // 28: surehand.submit.v1.Submit.Cancel:output_type -> surehand.submit.v1.CancelAnswer
+	13, // 29: surehand.submit.v1.Submit.List:output_type -> surehand.submit.v1.ListAnswer
+	15, // 30: surehand.submit.v1.Reader.GiveUp:output_type -> surehand.submit.v1.GiveUpAnswer
+	18, // 31: surehand.submit.v1.Reader.Planned:output_type -> surehand.submit.v1.PlannedAnswer
+	20, // 32: surehand.submit.v1.Reader.Ended:output_type -> surehand.submit.v1.EndedAnswer
+	2,  // 33: surehand.submit.v1.Reader.Follow:output_type -> surehand.submit.v1.SubmitEvent
+	26, // [26:34] is the sub-list for method output_type
+	18, // [18:26] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_surehand_submit_v1_submit_proto_init() }
@@ -1383,7 +1738,7 @@ func file_surehand_submit_v1_submit_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_surehand_submit_v1_submit_proto_rawDesc), len(file_surehand_submit_v1_submit_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -243,7 +243,10 @@ var Submit_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Reader_GiveUp_FullMethodName = "/surehand.submit.v1.Reader/GiveUp"
+	Reader_GiveUp_FullMethodName  = "/surehand.submit.v1.Reader/GiveUp"
+	Reader_Planned_FullMethodName = "/surehand.submit.v1.Reader/Planned"
+	Reader_Ended_FullMethodName   = "/surehand.submit.v1.Reader/Ended"
+	Reader_Follow_FullMethodName  = "/surehand.submit.v1.Reader/Follow"
 )
 
 // ReaderClient is the client API for Reader service.
@@ -254,6 +257,12 @@ const (
 // up (rule 5c). It answers only under its own process name and incarnation.
 type ReaderClient interface {
 	GiveUp(ctx context.Context, in *GiveUpRequest, opts ...grpc.CallOption) (*GiveUpAnswer, error)
+	// Planned tells the reader of a handoff its newest planned attempt.
+	Planned(ctx context.Context, in *PlannedRequest, opts ...grpc.CallOption) (*PlannedAnswer, error)
+	// Ended tells the reader that the handoff ended without a stream.
+	Ended(ctx context.Context, in *EndedRequest, opts ...grpc.CallOption) (*EndedAnswer, error)
+	// Follow relays a live stream to another gateway of the same fleet.
+	Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubmitEvent], error)
 }
 
 type readerClient struct {
@@ -274,6 +283,45 @@ func (c *readerClient) GiveUp(ctx context.Context, in *GiveUpRequest, opts ...gr
 	return out, nil
 }
 
+func (c *readerClient) Planned(ctx context.Context, in *PlannedRequest, opts ...grpc.CallOption) (*PlannedAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlannedAnswer)
+	err := c.cc.Invoke(ctx, Reader_Planned_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *readerClient) Ended(ctx context.Context, in *EndedRequest, opts ...grpc.CallOption) (*EndedAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndedAnswer)
+	err := c.cc.Invoke(ctx, Reader_Ended_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *readerClient) Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubmitEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Reader_ServiceDesc.Streams[0], Reader_Follow_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FollowRequest, SubmitEvent]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Reader_FollowClient = grpc.ServerStreamingClient[SubmitEvent]
+
 // ReaderServer is the server API for Reader service.
 // All implementations must embed UnimplementedReaderServer
 // for forward compatibility.
@@ -282,6 +330,12 @@ func (c *readerClient) GiveUp(ctx context.Context, in *GiveUpRequest, opts ...gr
 // up (rule 5c). It answers only under its own process name and incarnation.
 type ReaderServer interface {
 	GiveUp(context.Context, *GiveUpRequest) (*GiveUpAnswer, error)
+	// Planned tells the reader of a handoff its newest planned attempt.
+	Planned(context.Context, *PlannedRequest) (*PlannedAnswer, error)
+	// Ended tells the reader that the handoff ended without a stream.
+	Ended(context.Context, *EndedRequest) (*EndedAnswer, error)
+	// Follow relays a live stream to another gateway of the same fleet.
+	Follow(*FollowRequest, grpc.ServerStreamingServer[SubmitEvent]) error
 	mustEmbedUnimplementedReaderServer()
 }
 
@@ -294,6 +348,15 @@ type UnimplementedReaderServer struct{}
 
 func (UnimplementedReaderServer) GiveUp(context.Context, *GiveUpRequest) (*GiveUpAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method GiveUp not implemented")
+}
+func (UnimplementedReaderServer) Planned(context.Context, *PlannedRequest) (*PlannedAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Planned not implemented")
+}
+func (UnimplementedReaderServer) Ended(context.Context, *EndedRequest) (*EndedAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Ended not implemented")
+}
+func (UnimplementedReaderServer) Follow(*FollowRequest, grpc.ServerStreamingServer[SubmitEvent]) error {
+	return status.Error(codes.Unimplemented, "method Follow not implemented")
 }
 func (UnimplementedReaderServer) mustEmbedUnimplementedReaderServer() {}
 func (UnimplementedReaderServer) testEmbeddedByValue()                {}
@@ -334,6 +397,53 @@ func _Reader_GiveUp_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Reader_Planned_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlannedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReaderServer).Planned(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Reader_Planned_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReaderServer).Planned(ctx, req.(*PlannedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Reader_Ended_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReaderServer).Ended(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Reader_Ended_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReaderServer).Ended(ctx, req.(*EndedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Reader_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(FollowRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ReaderServer).Follow(m, &grpc.GenericServerStream[FollowRequest, SubmitEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Reader_FollowServer = grpc.ServerStreamingServer[SubmitEvent]
+
 // Reader_ServiceDesc is the grpc.ServiceDesc for Reader service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -345,7 +455,21 @@ var Reader_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "GiveUp",
 			Handler:    _Reader_GiveUp_Handler,
 		},
+		{
+			MethodName: "Planned",
+			Handler:    _Reader_Planned_Handler,
+		},
+		{
+			MethodName: "Ended",
+			Handler:    _Reader_Ended_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Follow",
+			Handler:       _Reader_Follow_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "surehand/submit/v1/submit.proto",
 }

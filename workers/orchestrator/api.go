@@ -1,0 +1,86 @@
+// Package orchestrator runs handoffs: it claims the key, places, takes the head
+// start, starts the workflow, reads the tokens and closes what is left. It holds
+// the Temporal worker and the live streams of its process; a gateway in front of
+// it only speaks HTTP or gRPC.
+package orchestrator
+
+import (
+	"context"
+	"time"
+
+	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
+	"github.com/surehand/surehand/contracts/handoff"
+)
+
+// Request is one validated submit.
+type Request struct {
+	Tenant   string // [a-z0-9._-]
+	Key      string // idempotency key as the client sent it; empty: a fresh handoff
+	Model    string
+	Prompt   []byte // the model's input bytes; never logged, never in a history
+	Sampling Sampling
+	Deadline time.Duration // of the first token; zero: the default
+	Prefill  string        // engine ids chosen by the caller; empty: placed
+	Decode   string
+	Body     handoff.Digest // of the canonical request, for the key's window (S13)
+}
+
+// Sampling is how the answer is drawn.
+type Sampling struct {
+	MaxTokens   uint32
+	Temperature float64 // 0: greedy
+	TopP        float64 // 0 or 1: off
+	Seed        uint64
+	Stop        []string
+}
+
+// Usage counts tokens; how each prompt token's state came to D is told apart (S12).
+type Usage struct {
+	Prompt, Completion, Direct, Cached, Recomputed uint32
+}
+
+// Event is one thing that a client is told. Exactly one terminal event
+// (Finish set, or Err set) ends every stream.
+type Event struct {
+	Position uint32 // of the first token in Text
+	Tokens   uint32
+	Text     string
+	Finish   string // stop or length; set on the last event of a whole stream
+	Usage    Usage  // with Finish
+	Err      *handoff.Error
+}
+
+// Terminal says whether e ends its stream.
+func (e Event) Terminal() bool { return e.Finish != "" || e.Err != nil }
+
+// Follower reads one handoff's stream from its first token on. When the last
+// follower of an unfinished handoff closes, the handoff is cancelled.
+type Follower interface {
+	Handoff() string // public id
+	Joined() bool    // an earlier submit of the same key made it
+	// Next waits for the next event; after the terminal one it gives io.EOF.
+	Next(ctx context.Context) (Event, error)
+	Close()
+}
+
+// Model is what can be asked for.
+type Model struct {
+	Name, Revision string
+	MaxTokens      uint32
+}
+
+// Front is what a gateway needs of the orchestrator.
+type Front interface {
+	Submit(ctx context.Context, r Request) (Follower, error)
+	// Follow serves another gateway that holds a client of a handoff read here.
+	Follow(ctx context.Context, tenant, id string) (Follower, error)
+	Get(ctx context.Context, tenant, id string) (*submitv1.Handoff, error)
+	// Cancel ends a handoff directly and says whether that was before its commit.
+	Cancel(ctx context.Context, tenant, id string) (beforeCommit bool, err error)
+	List(ctx context.Context, tenant, status string, limit int) ([]*submitv1.Handoff, error)
+	Models(ctx context.Context) ([]Model, error)
+	// Ready is nil when a request could be served now; else what is missing.
+	Ready(ctx context.Context) error
+	// GiveUp answers rule 5(c) for a stream read by this very process.
+	GiveUp(ctx context.Context, reader handoff.Reader, a handoff.Attempt) (bool, error)
+}
