@@ -6,7 +6,9 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/temporalio/ui-server/v2 v2.58.1
 	go.temporal.io/api v1.64.1
+	go.temporal.io/sdk v1.50.0
 	go.temporal.io/server v1.32.2
+	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.48.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
@@ -181,7 +183,6 @@ require (
 	go.opentelemetry.io/otel/trace v1.45.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.temporal.io/auto-scaled-workers v0.2.1-1.32.0.158.0 // indirect
-	go.temporal.io/sdk v1.50.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	go.uber.org/dig v1.19.0 // indirect
 	go.uber.org/fx v1.24.0 // indirect
