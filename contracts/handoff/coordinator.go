@@ -13,6 +13,7 @@ const (
 	StepUndoReserve  Step = "undo-reserve"  // the ledger's promise ends
 	StepAskReader    Step = "ask-reader"    // rule 5(c)
 	StepPlace        Step = "place"         // choose the next plan; its completion is history
+	StepDecode       Step = "decode"        // D's stream; not a step of the workflow, but what failures name
 )
 
 // Command asks the workflow to run one step under one plan. Hard turns an undo
@@ -331,6 +332,21 @@ func (c *Coordinator) StreamEnded(code Code, detail string) {
 		return
 	}
 	c.release(StepUndoTransfer, StepUndoPrefill, StepUndoReserve)
+}
+
+// StreamLost is the reader's report that D's stream broke before the first
+// token, and that the reader gave the attempt up: rule 5(c) proves it closed,
+// whatever became of D, so another epoch may be planned.
+func (c *Coordinator) StreamLost(by Reader, code Code, detail string) {
+	if c.phase != PhaseDecoding || c.outcome != nil {
+		return
+	}
+	c.committed = false
+	c.failure = &Result{Step: StepDecode, Attempt: c.plan.Attempt, Code: code, Detail: detail}
+	c.phase = PhaseFencing
+	c.asked, c.askedOf = VerdictClosed, by
+	c.issue(StepUndoTransfer, StepUndoPrefill, StepUndoReserve)
+	c.judge()
 }
 
 // NameReader records that history names another reader (a re-attach).
