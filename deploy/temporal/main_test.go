@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,42 +42,64 @@ func startWorker(t *testing.T, c client.Client, register func(worker.Worker)) wo
 	return w
 }
 
+// startUntilKilled starts workflows from several callers at once, kills the
+// server amid their calls, and returns the ids of those it acknowledged.
+func startUntilKilled(t *testing.T, s *server, c client.Client) []string {
+	t.Helper()
+	const callers, enough = 4, 40
+	acknowledged := make(chan string)
+	var calls sync.WaitGroup
+	for caller := range callers {
+		calls.Go(func() {
+			for n := 0; ; n++ {
+				id := fmt.Sprintf("survivor-%d-%d", caller, n)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				_, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: queue, WorkflowTaskTimeout: time.Second}, greet)
+				cancel()
+				if err != nil {
+					return // the server is dead: nothing was promised
+				}
+				acknowledged <- id
+			}
+		})
+	}
+	go func() { calls.Wait(); close(acknowledged) }()
+	var ids []string
+	for id := range acknowledged {
+		if ids = append(ids, id); len(ids) == enough {
+			s.kill()
+		}
+	}
+	if len(ids) < enough {
+		t.Fatalf("only %d starts were acknowledged before any kill", len(ids))
+	}
+	return ids
+}
+
 func TestAcknowledgedWorkflowsSurviveKillNine(t *testing.T) {
 	data, ctx := dataDir(t), within(t)
 	first := startServer(t, data)
 	c := first.client(t)
 	w := startWorker(t, c, func(w worker.Worker) { w.RegisterWorkflow(greet) })
-	const many = 12
-	runs := make([]client.WorkflowRun, many)
-	for i := range runs {
-		run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-			ID: fmt.Sprint("survivor-", i), TaskQueue: queue, WorkflowTaskTimeout: time.Second,
-		}, greet)
-		if err != nil {
-			t.Fatal(err)
-		}
-		runs[i] = run
-	}
-	first.kill()
+	ids := startUntilKilled(t, first, c)
 	w.Stop()
 
 	second := startServer(t, data)
 	c = second.client(t)
 	w = startWorker(t, c, func(w worker.Worker) { w.RegisterWorkflow(greet) })
 	defer w.Stop()
-	for _, run := range runs {
-		if err := c.SignalWorkflow(ctx, run.GetID(), run.GetRunID(), "name", run.GetID()); err != nil {
-			t.Fatalf("acknowledged workflow %s is lost: %v", run.GetID(), err)
-		}
-		var greeting string
-		if err := c.GetWorkflow(ctx, run.GetID(), run.GetRunID()).Get(ctx, &greeting); err != nil {
-			t.Fatal(err)
-		}
-		if greeting != "hello "+run.GetID() {
-			t.Fatalf("greeting %q", greeting)
+	for _, id := range ids {
+		if err := c.SignalWorkflow(ctx, id, "", "name", id); err != nil {
+			t.Fatalf("acknowledged workflow %s is lost: %v", id, err)
 		}
 	}
-	history := c.GetWorkflowHistory(ctx, runs[0].GetID(), runs[0].GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for _, id := range ids {
+		var greeting string
+		if err := c.GetWorkflow(ctx, id, "").Get(ctx, &greeting); err != nil || greeting != "hello "+id {
+			t.Fatalf("workflow %s answers %q: %v", id, greeting, err)
+		}
+	}
+	history := c.GetWorkflowHistory(ctx, ids[0], "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	event, err := history.Next()
 	if err != nil || event.GetEventType() != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED {
 		t.Fatalf("first event %v: %v", event, err)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -12,16 +11,6 @@ import (
 
 	"github.com/surehand/surehand/deploy/temporal/datadir"
 )
-
-// beParent starts a server that is to die with it, and waits to be killed.
-func beParent() {
-	cmd, _ := asCommand(context.Background(), os.Args[1:]...)
-	cmd.Stdout = os.Stdout
-	if err := cmd.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
 
 func TestTheServerEndsWithItsParent(t *testing.T) {
 	data := dataDir(t)
@@ -37,20 +26,22 @@ func TestTheServerEndsWithItsParent(t *testing.T) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || !strings.Contains(line, `"ready":true`) {
 		t.Fatalf("%q: %v", line, err)
 	}
-	if _, err := datadir.Open(data); !errors.Is(err, datadir.ErrInUse) {
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := datadir.Open(impatient, data); !errors.Is(err, datadir.ErrInUse) {
 		t.Fatalf("the server does not hold its data: %v", err)
 	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = parent.Wait() // says "killed", as asked
-	await(t, func() error {
-		dir, err := datadir.Open(data) // works once the server has ended
-		if err != nil {
-			return err
-		}
-		return dir.Close()
-	})
+	_ = parent.Wait()                         // says "killed", as asked
+	dir, err := datadir.Open(within(t), data) // works once the server has ended
+	if err != nil {
+		t.Fatalf("the server outlives its parent: %v", err)
+	}
+	if err := dir.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestAParentThatIsGoneAlreadyIsNoticed(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,16 @@ func TestMain(m *testing.M) {
 		beParent()
 	default:
 		goleak.VerifyTestMain(m)
+	}
+}
+
+// beParent starts a server that is to die with it, and waits to be killed.
+func beParent() {
+	cmd, _ := asCommand(context.Background(), os.Args[1:]...)
+	cmd.Stdout = os.Stdout
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 

@@ -7,12 +7,14 @@
 package datadir
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,6 +37,8 @@ const (
 	directoryMode   = 0o700 // histories are for their owner alone
 	fileMode        = 0o600
 	maxVersionBytes = 4 << 10
+
+	lockEvery = 20 * time.Millisecond // how often a taken lock is tried again
 )
 
 // Made names what made the files; two servers may share files only if equal.
@@ -60,8 +64,9 @@ type Dir struct {
 }
 
 // Open creates the directory when missing and takes its lock, which ends with
-// the process however that ends.
-func Open(path string) (*Dir, error) {
+// the process however that ends. It waits for the lock until ctx ends: the
+// server of a caller that was killed and runs again takes a moment to stop.
+func Open(ctx context.Context, path string) (*Dir, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -73,14 +78,26 @@ func Open(path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the data directory: %w", err)
 	}
-	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, errors.Join(fmt.Errorf("%w by another server: %s; stop that one, or name another --data", ErrInUse, absolute), lock.Close())
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock the data directory: %w", err), lock.Close())
+	if err := take(ctx, lock); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the data directory %s: %w", absolute, err), lock.Close())
 	}
 	return &Dir{path: absolute, lock: lock}, nil
+}
+
+func take(ctx context.Context, lock *os.File) error {
+	ticker := time.NewTicker(lockEvery)
+	defer ticker.Stop()
+	for {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w by another server: stop that one, or name another --data", ErrInUse)
+		case <-ticker.C:
+		}
+	}
 }
 
 // Main is the file of the histories, Visibility that of the list of workflows.

@@ -1,18 +1,20 @@
 package datadir
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 var mine = Made{Server: "1.32.2", Schema: "0.11", Visibility: "0.1", Shards: 1}
 
 func open(t *testing.T, path string) *Dir {
 	t.Helper()
-	dir, err := Open(path)
+	dir, err := Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +105,13 @@ func writeVersion(dir *Dir, text string) error {
 func TestOneServerAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "made", "on the way")
 	first := open(t, path)
-	if _, err := Open(path); !errors.Is(err, ErrInUse) {
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Open(impatient, path); !errors.Is(err, ErrInUse) {
 		t.Fatal(err)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	open(t, path)
+	time.AfterFunc(2*lockEvery, func() { _ = first.Close() })
+	open(t, path) // waits for the first to let go
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != directoryMode {
 		t.Fatalf("%v, %v", info.Mode(), err)

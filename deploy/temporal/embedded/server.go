@@ -24,6 +24,10 @@ import (
 // was acknowledged is on disk.
 const stopTimeout = 10 * time.Second
 
+// lockTimeout bounds the wait for a server before this one to stop, which one
+// whose parent was killed does within a second or so.
+const lockTimeout = 3 * time.Second
+
 // Server is a running embedded server.
 type Server struct {
 	temporal temporal.Server
@@ -38,7 +42,9 @@ func Start(ctx context.Context, s settings.Settings) (*Server, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	dir, err := datadir.Open(s.DataDir)
+	waiting, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	dir, err := datadir.Open(waiting, s.DataDir)
 	if err != nil {
 		return nil, err
 	}
