@@ -29,7 +29,7 @@ func cut(t *testing.T, text string, stops ...string) (pieces []Piece, stopped bo
 			return pieces, true
 		}
 	}
-	if p := c.Flush(); p.Tokens > 0 {
+	if p := c.Flush(); p.Tokens > 0 || len(p.Text) > 0 {
 		pieces = append(pieces, p)
 	}
 	return pieces, false

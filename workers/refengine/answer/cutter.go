@@ -23,7 +23,9 @@ func NewCutter(stops []string) *Cutter {
 	return c
 }
 
-// Piece is a stretch of text and the number of tokens it came from.
+// Piece is a stretch of text and the number of tokens since the piece before. A
+// token whose last bytes are held back counts with the piece that shows its
+// first; so the last piece may have text and no token.
 type Piece struct {
 	Text   []byte
 	Tokens uint32
