@@ -1,0 +1,82 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	headerTimeout = 5 * time.Second
+	idleTimeout   = time.Minute
+	stopTimeout   = 2 * time.Second
+	headerBytes   = 16 << 10
+)
+
+// ErrNotLoopback refuses to show metrics in clear text to other machines.
+var ErrNotLoopback = errors.New("not a loopback address")
+
+// Server answers /metrics, /healthz and /readyz beside a process's real work.
+type Server struct {
+	Address string // as listened on
+	http    *http.Server
+	done    chan error
+}
+
+// Serve listens on a loopback address until Close. A nil check is always ready.
+func Serve(address string, r *prometheus.Registry, ready Check) (*Server, error) {
+	listener, err := listen(address)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", Metrics(r))
+	mux.Handle("GET /healthz", Alive())
+	if ready == nil {
+		ready = func(context.Context) error { return nil }
+	}
+	mux.Handle("GET /readyz", Ready(ready))
+	s := &Server{
+		Address: listener.Addr().String(),
+		http:    &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes},
+		done:    make(chan error, 1),
+	}
+	go func() { s.done <- s.http.Serve(listener) }()
+	return s, nil
+}
+
+// listen looks at the address before it binds it: not even for a moment is a
+// plaintext port open to others.
+func listen(address string) (net.Listener, error) {
+	resolved, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("metrics address: %w", err)
+	}
+	if !resolved.IP.IsLoopback() {
+		return nil, fmt.Errorf("metrics on %s: %w", address, ErrNotLoopback)
+	}
+	listener, err := net.ListenTCP("tcp", resolved)
+	if err != nil {
+		return nil, fmt.Errorf("listen for metrics: %w", err)
+	}
+	return listener, nil
+}
+
+// Close stops listening and waits for the answers under way, briefly.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) {
+		return errors.Join(err, served)
+	}
+	return err
+}
