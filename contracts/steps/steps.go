@@ -1,0 +1,189 @@
+// Package steps is the contract between the workflow, which decides, and the
+// activities, which act: name, input, output and undo of each step. Payloads
+// are small, hold no prompt text and are what the history shows.
+package steps
+
+import (
+	"time"
+
+	"github.com/surehand/surehand/contracts/handoff"
+)
+
+// Undo names the inverse of each step, or why there is none.
+var Undo = map[handoff.Step]string{
+	handoff.StepReserve:      string(handoff.StepUndoReserve),
+	handoff.StepPrefill:      string(handoff.StepUndoPrefill),
+	handoff.StepTransfer:     string(handoff.StepUndoTransfer),
+	handoff.StepCommit:       string(handoff.StepUndoTransfer) + " as a release: an undo never takes back a commit (rule 4)",
+	handoff.StepUndoTransfer: "none: it is an undo",
+	handoff.StepUndoPrefill:  "none: it is an undo",
+	handoff.StepUndoReserve:  "none: it is an undo",
+	handoff.StepAskReader:    "none: a give-up is for good (rule 5c)",
+	handoff.StepPlace:        "none: a plan without operations holds nothing",
+	StepWatch:                "none: it only looks",
+	StepTell:                 "none: the reader takes only the newest attempt",
+	StepSettle:               "none: a settled outcome sticks (S13)",
+}
+
+// Steps outside the protocol's table.
+const (
+	StepWatch  handoff.Step = "watch-decode" // does TD still hold the committed target?
+	StepSettle handoff.Step = "settle"       // tell ledger and reader how the handoff ended
+	StepTell   handoff.Step = "tell-reader"  // name the newest planned attempt to a new reader
+)
+
+// Record says when the workflow ends: with the stream, or at the commit.
+type Record string
+
+const (
+	RecordRequest Record = "request"
+	RecordHandoff Record = "handoff"
+)
+
+// Names of the workflow, its signals and queries.
+const (
+	Workflow        = "handoff"
+	SignalEnded     = "stream-ended"
+	SignalReattach  = "re-attach"
+	QueryState      = "state"
+	TaskQueueServe  = "surehand"
+	MaxPayloadBytes = 4096
+)
+
+// Endpoint is where one seat answers.
+type Endpoint struct {
+	Engine  string `json:"engine"`  // gRPC of the engine
+	Control string `json:"control"` // of its transferd
+	Peer    string `json:"peer"`    // of its transferd
+}
+
+// Route is where the two seats of a plan answer, and D's room.
+type Route struct {
+	P Endpoint `json:"p"`
+	D Endpoint `json:"d"`
+	// Blocks the attempt needs on D, of Total.
+	Blocks, Total uint32
+}
+
+// Sampling without anything the client wrote: stop strings travel with the body.
+type Sampling struct {
+	MaxTokens   uint32  `json:"max_tokens"`
+	Temperature float64 `json:"temperature,omitempty"`
+	TopP        float64 `json:"top_p,omitempty"`
+	Seed        uint64  `json:"seed,omitempty"`
+}
+
+// Input starts the workflow. The plan of epoch 1 and the reader stand in it (rule 2).
+type Input struct {
+	Tenant        string        `json:"tenant"`
+	ID            string        `json:"id"`            // public handoff id; the workflow id is tenant/id
+	Key           string        `json:"key,omitempty"` // hash of the idempotency key
+	Model         string        `json:"model"`
+	Revision      string        `json:"revision"`
+	Plan          handoff.Plan  `json:"plan"`
+	Route         Route         `json:"route"`
+	ReaderAddress string        `json:"reader_address"`
+	PromptTokens  uint32        `json:"prompt_tokens"`
+	Sampling      Sampling      `json:"sampling"`
+	Record        Record        `json:"record"`
+	Deadline      time.Duration `json:"deadline"` // to the first token
+	Decode        time.Duration `json:"decode"`   // budget of the stream after it
+	Long          bool          `json:"long"`     // prefill and transfer as normal activities
+	Lease         time.Duration `json:"lease"`
+	Window        time.Duration `json:"window"` // of the idempotency key
+	MaxEpochs     handoff.Epoch `json:"max_epochs,omitempty"`
+}
+
+// StepInput is the input of every activity.
+type StepInput struct {
+	Request       Input              `json:"request"` // with Plan and Route of this attempt
+	Hard          bool               `json:"hard,omitempty"`
+	OriginalRunID string             `json:"original_run_id"` // rule 13: compared with the run that executes
+	Reader        ReaderAt           `json:"reader"`          // whom history names now
+	Exclude       []handoff.EngineID `json:"exclude,omitempty"`
+	Outcome       *Outcome           `json:"outcome,omitempty"` // of StepSettle
+}
+
+// ReaderAt is a reader and where it answers.
+type ReaderAt struct {
+	Reader  handoff.Reader `json:"reader"`
+	Address string         `json:"address"`
+}
+
+// Output is what any step gives; each fills what it knows.
+type Output struct {
+	Verdict      handoff.Verdict `json:"verdict,omitempty"`
+	Token        *handoff.Token  `json:"token,omitempty"`
+	Blocks       uint32          `json:"blocks,omitempty"`
+	PromptTokens uint32          `json:"prompt_tokens,omitempty"`
+	CachedTokens uint32          `json:"cached_tokens,omitempty"`
+	Bytes        uint64          `json:"bytes,omitempty"`
+	Pieces       uint32          `json:"pieces,omitempty"`
+	Lane         string          `json:"lane,omitempty"`
+	Repulled     uint32          `json:"repulled,omitempty"`
+	StartMicros  int64           `json:"start_us"` // since the handoff began at its gateway, or the step's own start elsewhere
+	EndMicros    int64           `json:"end_us"`
+	Engine       string          `json:"engine,omitempty"`
+	State        string          `json:"state,omitempty"`
+	Reader       *handoff.Reader `json:"reader,omitempty"`
+	Plan         *handoff.Plan   `json:"plan,omitempty"`
+	Route        *Route          `json:"route,omitempty"`
+	Parked       bool            `json:"parked,omitempty"` // an undo that gave up after its budget (L4)
+}
+
+// Ended is the payload of SignalEnded: the reader's report.
+type Ended struct {
+	Code       string          `json:"code,omitempty"`
+	Detail     string          `json:"detail,omitempty"`
+	Finish     string          `json:"finish,omitempty"`
+	Usage      Usage           `json:"usage"`
+	Attempt    handoff.Attempt `json:"attempt"`
+	FirstToken int64           `json:"first_token_us,omitempty"`
+}
+
+// Usage counts tokens by how their state came to D (S12).
+type Usage struct {
+	Prompt     uint32 `json:"prompt"`
+	Completion uint32 `json:"completion"`
+	Direct     uint32 `json:"direct"`
+	Cached     uint32 `json:"cached"`
+	Recomputed uint32 `json:"recomputed"`
+}
+
+// Span is one step of one epoch on the time line.
+type Span struct {
+	Step   handoff.Step  `json:"step"`
+	Epoch  handoff.Epoch `json:"epoch"`
+	Start  int64         `json:"start_us"`
+	End    int64         `json:"end_us"`
+	Code   string        `json:"code,omitempty"`
+	Bytes  uint64        `json:"bytes,omitempty"`
+	Engine string        `json:"engine,omitempty"`
+}
+
+// Outcome is the workflow's result and what the UI shows.
+type Outcome struct {
+	Attempt   handoff.Attempt  `json:"attempt"`
+	Committed bool             `json:"committed"`
+	Code      string           `json:"code,omitempty"`
+	Detail    string           `json:"detail,omitempty"`
+	Finish    string           `json:"finish,omitempty"`
+	Prefill   handoff.EngineID `json:"prefill"`
+	Decode    handoff.EngineID `json:"decode"`
+	Usage     Usage            `json:"usage"`
+	Bytes     uint64           `json:"bytes"`
+	Spans     []Span           `json:"spans"`
+	Parked    []string         `json:"parked,omitempty"`
+}
+
+// State answers QueryState.
+type State struct {
+	Phase   handoff.Phase    `json:"phase"`
+	Epoch   handoff.Epoch    `json:"epoch"`
+	Prefill handoff.EngineID `json:"prefill"`
+	Decode  handoff.EngineID `json:"decode"`
+	Reader  handoff.Reader   `json:"reader"`
+	Spans   []Span           `json:"spans"`
+	Bytes   uint64           `json:"bytes"`
+	Outcome *Outcome         `json:"outcome,omitempty"`
+}

@@ -1,0 +1,110 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
+)
+
+// The one table of budgets. Measured reasons are in ARCHITECTURE.md.
+const (
+	TaskTimeout     = 2 * time.Second // recovery after a worker's death takes about this
+	ReserveBudget   = 1 * time.Second
+	CommitBudget    = 1 * time.Second
+	UndoBudget      = 1 * time.Second // then the undo goes on in the background
+	UndoParkedAfter = 10 * time.Minute
+	PlaceBudget     = 2 * time.Second
+	SettleBudget    = 1 * time.Second
+	LongBeat        = 2 * time.Second
+	// LongAbove is the predicted prefill from which prefill and transfer run as
+	// normal activities: a local one would hold the workflow task too long.
+	LongAbove = 1500 * time.Millisecond
+)
+
+// sameOperation retries an operation whose result is unknown, under its id.
+func sameOperation() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 200 * time.Millisecond}
+}
+
+func localOptions(in steps.Input, cmd handoff.Command) workflow.LocalActivityOptions {
+	o := workflow.LocalActivityOptions{RetryPolicy: sameOperation(), Summary: summary(cmd)}
+	switch cmd.Step {
+	case handoff.StepReserve:
+		o.ScheduleToCloseTimeout = ReserveBudget
+	case handoff.StepPrefill, handoff.StepTransfer:
+		o.ScheduleToCloseTimeout = in.Deadline
+	case handoff.StepCommit:
+		o.ScheduleToCloseTimeout = CommitBudget
+	case handoff.StepUndoTransfer, handoff.StepUndoPrefill, handoff.StepUndoReserve, handoff.StepAskReader:
+		o.ScheduleToCloseTimeout = UndoBudget
+	default:
+		o.ScheduleToCloseTimeout = SettleBudget
+	}
+	return o
+}
+
+func longOptions(in steps.Input, cmd handoff.Command) workflow.ActivityOptions {
+	return workflow.ActivityOptions{ScheduleToCloseTimeout: in.Deadline, HeartbeatTimeout: LongBeat,
+		RetryPolicy: sameOperation(), Summary: summary(cmd)}
+}
+
+func placeOptions() workflow.ActivityOptions {
+	return workflow.ActivityOptions{ScheduleToCloseTimeout: PlaceBudget, RetryPolicy: sameOperation(), Summary: "another plan"}
+}
+
+func undoOptions(cmd handoff.Command) workflow.ActivityOptions {
+	return workflow.ActivityOptions{ScheduleToCloseTimeout: UndoParkedAfter, StartToCloseTimeout: UndoBudget,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 5 * time.Second}, Summary: summary(cmd)}
+}
+
+// summary is the line that Temporal's UI shows beside the step.
+func summary(cmd handoff.Command) string {
+	verb := ""
+	if cmd.Hard {
+		verb = " (release)"
+	}
+	p := cmd.Plan
+	switch cmd.Step {
+	case handoff.StepReserve, handoff.StepUndoReserve, handoff.StepCommit, handoff.StepUndoTransfer:
+		return fmt.Sprintf("e%d %s on D %s%s", p.Attempt.Epoch, cmd.Step, p.D.Engine, verb)
+	case handoff.StepPrefill, handoff.StepUndoPrefill:
+		return fmt.Sprintf("e%d %s on P %s%s", p.Attempt.Epoch, cmd.Step, p.P.Engine, verb)
+	case handoff.StepTransfer:
+		return fmt.Sprintf("e%d %s %s to %s", p.Attempt.Epoch, cmd.Step, p.P.Engine, p.D.Engine)
+	}
+	return string(cmd.Step)
+}
+
+// Search attributes, registered by whoever owns the namespace.
+var (
+	AttributeTenant  = temporal.NewSearchAttributeKeyKeyword("SurehandTenant")
+	AttributeModel   = temporal.NewSearchAttributeKeyKeyword("SurehandModel")
+	AttributePrefill = temporal.NewSearchAttributeKeyKeyword("SurehandPrefill")
+	AttributeDecode  = temporal.NewSearchAttributeKeyKeyword("SurehandDecode")
+	AttributePhase   = temporal.NewSearchAttributeKeyKeyword("SurehandPhase")
+	AttributeOutcome = temporal.NewSearchAttributeKeyKeyword("SurehandOutcome")
+	AttributeEpoch   = temporal.NewSearchAttributeKeyInt64("SurehandEpoch")
+)
+
+// StartAttributes are set once, when the workflow starts.
+func StartAttributes(in steps.Input) temporal.SearchAttributes {
+	return temporal.NewSearchAttributes(AttributeTenant.ValueSet(in.Tenant), AttributeModel.ValueSet(in.Model),
+		AttributePrefill.ValueSet(string(in.Plan.P.Engine)), AttributeDecode.ValueSet(string(in.Plan.D.Engine)),
+		AttributePhase.ValueSet("open"), AttributeEpoch.ValueSet(1))
+}
+
+// endAttributes are set once more, at the end: each upsert is a write.
+func endAttributes(in steps.Input, out steps.Outcome) []temporal.SearchAttributeUpdate {
+	outcome := out.Code
+	if outcome == "" {
+		outcome = "completed"
+	}
+	return []temporal.SearchAttributeUpdate{AttributePhase.ValueSet("ended"), AttributeOutcome.ValueSet(outcome),
+		AttributePrefill.ValueSet(string(out.Prefill)), AttributeDecode.ValueSet(string(out.Decode)),
+		AttributeEpoch.ValueSet(int64(out.Attempt.Epoch))}
+}
