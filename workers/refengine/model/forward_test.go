@@ -133,3 +133,23 @@ func TestUnwrittenStateGivesNoLogits(t *testing.T) {
 		}
 	}
 }
+
+func TestTheRingShowsExactlyTheWindow(t *testing.T) {
+	m := load(t)
+	const n = 200
+	next := func(position int) []float32 { // the logits with K of position changed
+		s := newState(n + 1)
+		forward(t, m.NewRunner(), s, prompt(n), 64)
+		if position >= 0 {
+			s.ringRun(position)[position%BlockTokens*kvDim*4+3] ^= 0x80 // a sign
+		}
+		return forward(t, m.NewRunner(), s, []int{'e'}, 1)
+	}
+	clean := next(-1)
+	if !slices.Equal(next(n-window), clean) {
+		t.Error("a position that fell out of the window is read")
+	}
+	if slices.Equal(next(n-window+1), clean) || slices.Equal(next(n-1), clean) {
+		t.Error("a position at an end of the window is not read")
+	}
+}
