@@ -1,0 +1,130 @@
+// Package reference is the adapter of activities/engine for the reference
+// engine: gRPC over connections that are kept, one an address. It never sends
+// plaintext off this host.
+package reference
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/surehand/surehand/activities/engine"
+	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
+	"github.com/surehand/surehand/contracts/handoff"
+)
+
+// Limits.
+const (
+	// MaxMessageBytes bounds one message either way; a prompt travels in one.
+	MaxMessageBytes = 4 << 20
+	maxAddresses    = 1024
+	connectBackoff  = 500 * time.Millisecond // longest wait before the next try to connect
+	keepaliveEvery  = 10 * time.Second       // a peer that died without a word is found
+	keepaliveWithin = 3 * time.Second
+)
+
+// Connections finds engines by address. The zero value is not usable:
+// NewConnections. Safe for concurrent use.
+type Connections struct {
+	tls *tls.Config
+
+	mu     sync.Mutex
+	byAddr map[string]*grpc.ClientConn // nil once closed
+}
+
+var _ engine.Directory = (*Connections)(nil)
+
+// NewConnections makes an empty cache. config is used for every address when it
+// is not nil; without it only loopback is spoken to.
+func NewConnections(config *tls.Config) *Connections {
+	return &Connections{tls: config, byAddr: map[string]*grpc.ClientConn{}}
+}
+
+// Engine gives the engine at host:port. It connects when first used.
+func (c *Connections) Engine(address string) (engine.Engine, error) {
+	conn, err := c.conn(address)
+	if err != nil {
+		return nil, err
+	}
+	return &remote{enginev1.NewEngineClient(conn)}, nil
+}
+
+func (c *Connections) conn(address string) (*grpc.ClientConn, error) {
+	creds, err := c.credentials(address)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byAddr == nil {
+		return nil, handoff.Errorf(handoff.CodeUnavailable, "connections are closed")
+	}
+	if conn := c.byAddr[address]; conn != nil {
+		return conn, nil
+	}
+	if len(c.byAddr) >= maxAddresses {
+		return nil, handoff.Errorf(handoff.CodeCapacity, "%d engine addresses, limit %d", len(c.byAddr), maxAddresses)
+	}
+	retry := backoff.DefaultConfig
+	retry.BaseDelay, retry.MaxDelay = connectBackoff/10, connectBackoff
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(creds),
+		grpc.WithDisableServiceConfig(), // no retry of gRPC's own: repeats are the caller's decision
+		grpc.WithDisableRetry(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: connectBackoff}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveEvery, Timeout: keepaliveWithin}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes)))
+	if err != nil {
+		return nil, handoff.Errorf(handoff.CodeInvalid, "engine address: %s", err)
+	}
+	c.byAddr[address] = conn
+	return conn, nil
+}
+
+// credentials refuses an address to which plaintext would leave this host.
+func (c *Connections) credentials(address string) (credentials.TransportCredentials, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, handoff.Errorf(handoff.CodeInvalid, "engine address is no host:port")
+	}
+	if c.tls != nil {
+		return credentials.NewTLS(c.tls), nil
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return nil, handoff.Errorf(handoff.CodeDenied, "engine at %s is not on loopback and TLS is not configured", address)
+	}
+	return insecure.NewCredentials(), nil
+}
+
+// Forget drops the connection to an address that the registry lost.
+func (c *Connections) Forget(address string) error {
+	c.mu.Lock()
+	conn := c.byAddr[address]
+	delete(c.byAddr, address)
+	c.mu.Unlock()
+	if conn == nil {
+		return nil
+	}
+	return conn.Close()
+}
+
+// Close ends every call under way. A second call does nothing.
+func (c *Connections) Close() error {
+	c.mu.Lock()
+	conns := c.byAddr
+	c.byAddr = nil
+	c.mu.Unlock()
+	var errs []error
+	for _, conn := range conns {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
+}
