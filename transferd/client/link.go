@@ -1,0 +1,349 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/transferd/internal/socket"
+)
+
+// Re-attaching after the daemon's death: it comes back within a backoff.
+const (
+	attachTimeout = 10 * time.Second // of one try; the daemon may wait for drains
+	backoffMin    = 5 * time.Millisecond
+	backoffMax    = 100 * time.Millisecond
+)
+
+// connect tries to attach until it succeeds, ctx ends or the daemon refuses for good.
+func (e *Engine) connect(ctx context.Context) (*link, *transferv1.Attached, error) {
+	pause := backoffMin
+	for {
+		l, attached, err := e.attachOnce(ctx)
+		if err == nil {
+			return l, attached, nil
+		}
+		if a := handoff.CodeOf(err).Advice(); a == handoff.GiveUp || a == handoff.CallOperator {
+			return nil, nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, err
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, backoffMax)
+	}
+}
+
+func (e *Engine) attachOnce(ctx context.Context) (l *link, attached *transferv1.Attached, err error) {
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	raw, err := new(net.Dialer).DialContext(ctx, "unix", e.cfg.Socket)
+	if err != nil {
+		return nil, nil, unavailable(err)
+	}
+	conn := socket.New(raw.(*net.UnixConn))
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // the read below then fails
+	defer stop()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, conn.Close())
+			err = handoff.Errorf(handoff.CodeOf(err), "attach: %s", err)
+		}
+	}()
+	hello := &transferv1.EngineMessage{Id: 1, Body: &transferv1.EngineMessage_Attach{Attach: &transferv1.Attach{
+		Engine: string(e.cfg.Engine), SegmentBytes: uint64(len(e.cfg.Segment.Bytes())), FlagSlots: e.cfg.FlagSlots,
+		Revision: e.cfg.Revision, Layout: e.cfg.Layout[:]}}}
+	if err := conn.SendFirst(time.Now().Add(sendTimeout), hello, e.cfg.Segment.File(), e.flags.File()); err != nil {
+		return nil, nil, unavailable(err)
+	}
+	reply := new(transferv1.DaemonMessage)
+	if err := conn.Receive(reply); err != nil {
+		return nil, nil, unavailable(err)
+	}
+	if err := rpc.FromFailure(reply.GetFailure()); err != nil {
+		return nil, nil, err
+	}
+	if reply.GetAttached() == nil || !stop() {
+		return nil, nil, handoff.Errorf(handoff.CodeUnavailable, "the daemon did not attach in time")
+	}
+	return &link{conn: conn, next: 1, pending: map[uint64]chan *transferv1.DaemonMessage{}}, reply.GetAttached(), nil
+}
+
+// unavailable types an error that says nothing about what was done; one that is
+// typed already stays.
+func unavailable(err error) error {
+	var typed *handoff.Error
+	if errors.As(err, &typed) {
+		return typed
+	}
+	return handoff.Errorf(handoff.CodeUnavailable, "%s", err)
+}
+
+// adopt makes l the present link. Whatever this engine had open and the daemon
+// did not adopt is over and drained: the daemon answers an attach only then.
+func (e *Engine) adopt(l *link, m *transferv1.Attached, first bool) error {
+	adopted, err := rpc.FromAttempts(m.GetAdopted())
+	if err != nil {
+		return err
+	}
+	closed, err := rpc.FromAttempts(m.GetClosed())
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	cause := handoff.CodeUnavailable
+	if !first && e.daemon.incarnation != handoff.Incarnation(m.GetIncarnation()) {
+		cause = handoff.CodeStaleIncarnation
+	}
+	e.daemon = identity{handoff.NodeID(m.GetNode()), handoff.Incarnation(m.GetIncarnation()), m.GetPeerAddress()}
+	e.link = l
+	if first {
+		return nil
+	}
+	kept := map[handoff.Attempt]bool{}
+	for _, a := range adopted {
+		kept[a] = true
+	}
+	over := map[handoff.Attempt]bool{}
+	var events []Event
+	for _, a := range closed {
+		over[a] = true
+	}
+	for a := range e.targets {
+		over[a] = over[a] || !kept[a]
+	}
+	list := make([]handoff.Attempt, 0, len(over)+len(e.sources))
+	for a, is := range over {
+		if !is {
+			continue
+		}
+		list = append(list, a)
+		delete(e.targets, a)
+		events = append(events, Event{Kind: TargetClosed, Attempt: a, Cause: cause, Drained: true}, Event{Kind: TargetDrained, Attempt: a, Cause: cause, Drained: true})
+	}
+	for a := range e.sources {
+		list = append(list, a)
+		events = append(events, Event{Kind: SourceClosed, Attempt: a, Cause: cause, Drained: true}, Event{Kind: SourceDrained, Attempt: a, Cause: cause, Drained: true})
+	}
+	clear(e.sources)
+	e.events.put(Event{Kind: Reattached, Incarnation: e.daemon.incarnation, Adopted: adopted, Closed: list})
+	e.events.put(events...)
+	return nil
+}
+
+// run reads the present link until it breaks, then attaches again, until Close.
+func (e *Engine) run(l *link) {
+	for {
+		e.read(l)
+		e.mu.Lock()
+		e.link = nil
+		e.mu.Unlock()
+		l.fail()
+		_ = l.conn.Close() // broken already; the next link replaces it
+		if e.ctx.Err() != nil {
+			return
+		}
+		e.events.put(Event{Kind: Detached})
+		next, ok := e.reattach()
+		if !ok {
+			return
+		}
+		l = next
+	}
+}
+
+// reattach goes on until Close: even a daemon that refuses now may be replaced.
+func (e *Engine) reattach() (*link, bool) {
+	for {
+		l, attached, err := e.connect(e.ctx)
+		if err == nil {
+			if err = e.adopt(l, attached, false); err == nil {
+				if e.ctx.Err() == nil {
+					return l, true
+				}
+			}
+			_ = l.conn.Close() // not used; the error that matters is err
+		}
+		select {
+		case <-e.ctx.Done():
+			return nil, false
+		case <-time.After(backoffMax):
+		}
+	}
+}
+
+// read dispatches replies and events until the connection breaks.
+func (e *Engine) read(l *link) {
+	for {
+		m := new(transferv1.DaemonMessage)
+		if l.conn.Receive(m) != nil {
+			return
+		}
+		if m.GetId() != 0 {
+			l.answer(m)
+			continue
+		}
+		events, err := eventsOf(m)
+		if err != nil {
+			return // a daemon that we do not understand is left
+		}
+		e.events.put(events...)
+	}
+}
+
+func eventsOf(m *transferv1.DaemonMessage) ([]Event, error) {
+	switch body := m.GetBody().(type) {
+	case *transferv1.DaemonMessage_TargetEvent:
+		return targetEvents(body.TargetEvent)
+	case *transferv1.DaemonMessage_SourceEvent:
+		return sourceEvents(body.SourceEvent)
+	}
+	return nil, handoff.Errorf(handoff.CodeInvalid, "not an event")
+}
+
+func targetEvents(m *transferv1.TargetEvent) ([]Event, error) {
+	a, err := rpc.FromAttempt(m.GetAttempt())
+	if err != nil {
+		return nil, err
+	}
+	e := Event{Attempt: a, Drained: m.GetDrained()}
+	if m.GetCause() != "" {
+		e.Cause = handoff.ParseCode(m.GetCause())
+	}
+	switch m.GetState() {
+	case transferv1.TargetState_TARGET_STATE_COMMITTED:
+		e.Kind = TargetCommitted
+	case transferv1.TargetState_TARGET_STATE_CLOSED:
+		e.Kind = TargetClosed
+	case transferv1.TargetState_TARGET_STATE_ABORTED:
+		e.Kind = TargetAborted
+	case transferv1.TargetState_TARGET_STATE_UNSPECIFIED: // only the drain is news
+		e.Kind = TargetDrained
+		return []Event{e}, nil
+	default:
+		return nil, handoff.Errorf(handoff.CodeInvalid, "event of state %s", m.GetState())
+	}
+	events := []Event{e}
+	if e.Drained {
+		e.Kind = TargetDrained
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+func sourceEvents(m *transferv1.SourceEvent) ([]Event, error) {
+	a, err := rpc.FromAttempt(m.GetAttempt())
+	if err != nil {
+		return nil, err
+	}
+	e := Event{Kind: SourceClosed, Attempt: a, Drained: m.GetDrained()}
+	if m.GetCause() != "" {
+		e.Cause = handoff.ParseCode(m.GetCause())
+	}
+	var events []Event
+	if m.GetState() == transferv1.SourceState_SOURCE_STATE_CLOSED {
+		events = append(events, e)
+	}
+	if e.Drained {
+		e.Kind = SourceDrained
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+// ask sends a request and waits for its answer.
+func (e *Engine) ask(ctx context.Context, m *transferv1.EngineMessage) (*transferv1.DaemonMessage, error) {
+	e.mu.Lock()
+	l := e.link
+	e.mu.Unlock()
+	if l == nil {
+		return nil, handoff.Errorf(handoff.CodeUnavailable, "detached from the daemon")
+	}
+	id, reply := l.expect()
+	if reply == nil {
+		return nil, handoff.Errorf(handoff.CodeUnavailable, "detached from the daemon")
+	}
+	defer l.forget(id)
+	m.Id = id
+	if err := l.send(ctx, m); err != nil {
+		return nil, err
+	}
+	select {
+	case r := <-reply:
+		if r == nil {
+			return nil, handoff.Errorf(handoff.CodeUnavailable, "the daemon left before it answered")
+		}
+		return r, rpc.FromFailure(r.GetFailure())
+	case <-ctx.Done():
+		return nil, handoff.Errorf(handoff.CodeUnavailable, "no answer: %s", ctx.Err())
+	}
+}
+
+// tell sends a message that has no answer.
+func (e *Engine) tell(ctx context.Context, m *transferv1.EngineMessage) error {
+	e.mu.Lock()
+	l := e.link
+	e.mu.Unlock()
+	if l == nil {
+		return handoff.Errorf(handoff.CodeUnavailable, "detached from the daemon")
+	}
+	return l.send(ctx, m)
+}
+
+func (l *link) send(ctx context.Context, m *transferv1.EngineMessage) error {
+	if err := ctx.Err(); err != nil {
+		return handoff.Errorf(handoff.CodeUnavailable, "not sent: %s", err)
+	}
+	err := l.conn.Send(time.Now().Add(sendTimeout), m)
+	if err == nil {
+		return nil
+	}
+	err = unavailable(err)
+	if handoff.CodeOf(err) == handoff.CodeUnavailable {
+		return errors.Join(err, l.conn.Close()) // half a frame may be out: the stream is broken
+	}
+	return err
+}
+
+func (l *link) expect() (uint64, chan *transferv1.DaemonMessage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pending == nil {
+		return 0, nil
+	}
+	l.next++
+	reply := make(chan *transferv1.DaemonMessage, 1)
+	l.pending[l.next] = reply
+	return l.next, reply
+}
+
+func (l *link) answer(m *transferv1.DaemonMessage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if reply, ok := l.pending[m.GetId()]; ok {
+		reply <- m
+		delete(l.pending, m.GetId())
+	}
+}
+
+func (l *link) forget(id uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pending, id)
+}
+
+// fail answers everybody who waits with nil: nothing is known of their requests.
+func (l *link) fail() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, reply := range l.pending {
+		reply <- nil
+	}
+	l.pending = nil
+}
