@@ -217,11 +217,11 @@ func (c *Coordinator) fail(r Result) {
 	if c.Omit.Has(RuleFence) {
 		c.target = VerdictClosed
 		c.source = VerdictClosed
-		c.issue(StepUndoTransfer, StepUndoPrefill, StepUndoReserve)
+		c.issue(StepUndoTransfer, StepUndoPrefill)
 		c.judge()
 		return
 	}
-	c.issue(StepUndoTransfer, StepUndoPrefill, StepUndoReserve)
+	c.issue(StepUndoTransfer, StepUndoPrefill) // the promise ends once it is known that nothing is adopted
 }
 
 func (c *Coordinator) undone(r Result) {
@@ -293,6 +293,7 @@ func (c *Coordinator) placed(r Result) {
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeInternal, Detail: "placement gave a plan of another epoch"})
 	default:
 		old := c.plan
+		c.out = append(c.out, Command{Step: StepUndoReserve, Plan: old})
 		if c.target != VerdictClosed { // rule 5(c)6: a superseded attempt that may decode is waste; end it
 			c.out = append(c.out, Command{Step: StepUndoTransfer, Plan: old, Hard: true})
 		}
@@ -345,7 +346,7 @@ func (c *Coordinator) StreamLost(by Reader, code Code, detail string) {
 	c.failure = &Result{Step: StepDecode, Attempt: c.plan.Attempt, Code: code, Detail: detail}
 	c.phase = PhaseFencing
 	c.asked, c.askedOf = VerdictClosed, by
-	c.issue(StepUndoTransfer, StepUndoPrefill, StepUndoReserve)
+	c.issue(StepUndoTransfer, StepUndoPrefill)
 	c.judge()
 }
 
@@ -362,6 +363,9 @@ func (c *Coordinator) closeWith(o Outcome) {
 
 func (c *Coordinator) end(o Outcome) {
 	c.closeWith(o)
+	if !o.Committed {
+		c.issue(StepUndoReserve)
+	}
 	c.settle()
 }
 
