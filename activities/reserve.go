@@ -1,0 +1,59 @@
+package activities
+
+import (
+	"context"
+
+	"github.com/surehand/surehand/activities/engine"
+	"github.com/surehand/surehand/activities/ledger"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
+)
+
+// Reserve takes room on D before any prefill: the ledger's promise, then D's
+// blocks, a generation and τ from D's transferd.
+//
+// Idempotent: the promise is keyed by the attempt, D answers the token of the
+// target that is open. Undo: UndoReserve (promise), UndoTransfer (target).
+func (s *Steps) Reserve(ctx context.Context, in steps.StepInput) (steps.Output, error) {
+	a, err := s.Attempts.hold(in.Request.Plan, in.Request.Route)
+	if err != nil {
+		return steps.Output{}, err
+	}
+	return s.reserve(ctx, a, in)
+}
+
+func (s *Steps) reserve(ctx context.Context, a *attempt, in steps.StepInput) (steps.Output, error) {
+	return s.Attempts.do(ctx, a, handoff.StepReserve, func(ctx context.Context) (steps.Output, error) {
+		r := in.Request
+		err := s.Ledger.Reserve(ctx, ledger.ReserveRequest{Engine: r.Plan.D.Engine, Incarnation: r.Plan.D.Incarnation,
+			Attempt: r.Plan.Attempt, Blocks: r.Route.Blocks, Lease: r.Lease})
+		if err != nil {
+			return steps.Output{}, err
+		}
+		body, err := s.Bodies.Body(ctx, r.Tenant, r.Plan.Attempt.Handoff)
+		if err != nil {
+			return steps.Output{}, err
+		}
+		d, err := s.Engines.Engine(r.Route.D.Engine)
+		if err != nil {
+			return steps.Output{}, err
+		}
+		got, err := d.Reserve(ctx, engine.Reservation{Plan: r.Plan, PromptTokens: r.PromptTokens, Sampling: sampling(r.Sampling, body),
+			TenantSalt: r.Tenant, Lease: r.Lease, Revision: r.Revision})
+		if err != nil {
+			return steps.Output{}, err
+		}
+		if r.Plan.Attempt.Epoch > 1 {
+			// The reader attaches to the newest planned attempt (rule 5c, clause 7);
+			// epoch 1 it planned itself.
+			if err := s.Readers.Planned(ctx, in.Reader, r.Plan, r.Route, got.Token); err != nil {
+				return steps.Output{}, err
+			}
+		}
+		return steps.Output{Token: &got.Token, Blocks: got.Blocks, Engine: string(r.Plan.D.Engine)}, nil
+	})
+}
+
+func sampling(s steps.Sampling, b Body) engine.Sampling {
+	return engine.Sampling{Temperature: s.Temperature, TopP: s.TopP, Seed: s.Seed, MaxTokens: s.MaxTokens, Stop: b.Stop}
+}

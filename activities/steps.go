@@ -1,0 +1,169 @@
+// Package activities performs the steps of a handoff: one file a step. Each is
+// idempotent under (handoff, epoch, operation id):
+//
+//	step           why a repeat is harmless
+//	reserve        ledger entry keyed by attempt; D and TD answer the open target's own token
+//	prefill        P joins the run of the attempt; a closed attempt stays closed
+//	transfer       TD joins the pull of the target; a validated target answers at once
+//	commit         TD's table: committed once, a repeat answers the present state
+//	undo-transfer  TD's table: closed is final, a commit is never taken back by it
+//	undo-prefill   TP's table: closed is final
+//	undo-reserve   the ledger is a set; a release that comes first leaves a tombstone
+//	ask-reader     the reader's decision is recorded before it is answered
+//	place          a pure choice; only the plan that history holds counts
+//	watch-decode   looks only
+//	settle         the ledger's outcome sticks; the reader takes the first end
+//	tell-reader    the reader keeps the newest attempt
+//
+// A typed refusal travels as an application error whose type is the code's
+// name; only a code whose advice is "retry same epoch" is retried by Temporal.
+package activities
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/surehand/surehand/activities/engine"
+	"github.com/surehand/surehand/activities/ledger"
+	"github.com/surehand/surehand/activities/mover"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
+)
+
+// Readers asks the reader that history names, wherever it lives (rule 5c).
+type Readers interface {
+	// GiveUp: true when given up, false when delivering. An error proves nothing.
+	GiveUp(ctx context.Context, at steps.ReaderAt, a handoff.Attempt) (bool, error)
+	// Planned names the newest planned attempt; token may be zero.
+	Planned(ctx context.Context, at steps.ReaderAt, p handoff.Plan, r steps.Route, token handoff.Token) error
+	// Ended says that the handoff ended without (more of) a stream.
+	Ended(ctx context.Context, at steps.ReaderAt, a handoff.Attempt, code handoff.Code, detail string) error
+}
+
+// Placer chooses the next plan's seats.
+type Placer interface {
+	Place(ctx context.Context, in steps.Input, exclude []handoff.EngineID) (p, d handoff.Seat, route steps.Route, err error)
+}
+
+// Bodies finds what the client wrote: in memory on the hot path, in the claim
+// check store for recovery. Never in a history.
+type Bodies interface {
+	Body(ctx context.Context, tenant string, h handoff.HandoffID) (Body, error)
+}
+
+// Body is the part of a request that histories must not hold.
+type Body struct {
+	Prompt []byte   `json:"prompt"`
+	Stop   []string `json:"stop,omitempty"`
+}
+
+// Observer hears what steps do, for metrics.
+type Observer interface {
+	Step(step handoff.Step, code handoff.Code, took time.Duration)
+}
+
+// Steps performs steps. All fields are needed.
+type Steps struct {
+	Ledger   ledger.Ledger
+	Engines  engine.Directory
+	Movers   mover.Directory
+	Readers  Readers
+	Placer   Placer
+	Bodies   Bodies
+	Attempts *Attempts
+	Observer Observer
+	Log      *slog.Logger
+	// SerialBelow is the prompt length, in tokens, below which the pull starts
+	// only once the prefill is sealed: short prompts lose by overlap.
+	SerialBelow uint32
+	// Local says whether a reader is this very process.
+	Local func(steps.ReaderAt) bool
+}
+
+type stepFunc func(context.Context, steps.StepInput) (steps.Output, error)
+
+func (s *Steps) table() map[handoff.Step]stepFunc {
+	return map[handoff.Step]stepFunc{
+		handoff.StepReserve: s.Reserve, handoff.StepPrefill: s.Prefill, handoff.StepTransfer: s.Transfer,
+		handoff.StepCommit: s.Commit, handoff.StepUndoTransfer: s.UndoTransfer, handoff.StepUndoPrefill: s.UndoPrefill,
+		handoff.StepUndoReserve: s.UndoReserve, handoff.StepAskReader: s.AskReader, handoff.StepPlace: s.Place,
+		steps.StepWatch: s.Watch, steps.StepSettle: s.Settle, steps.StepTell: s.Tell,
+	}
+}
+
+// Register makes every step an activity of w, under its own name.
+func (s *Steps) Register(w worker.ActivityRegistry) {
+	for name, fn := range s.table() {
+		w.RegisterActivityWithOptions(s.activity(name, fn), activity.RegisterOptions{Name: string(name)})
+	}
+}
+
+// planning steps are those that a reset run must not perform (rule 13).
+func planning(s handoff.Step) bool {
+	switch s {
+	case handoff.StepReserve, handoff.StepPrefill, handoff.StepTransfer, handoff.StepCommit, handoff.StepPlace:
+		return true
+	}
+	return false
+}
+
+// activity wraps a step for Temporal: rule 13, heartbeats, typed errors, metrics.
+func (s *Steps) activity(name handoff.Step, fn stepFunc) func(context.Context, steps.StepInput) (steps.Output, error) {
+	return func(ctx context.Context, in steps.StepInput) (steps.Output, error) {
+		began := time.Now()
+		var out steps.Output
+		var err error
+		if run := activity.GetInfo(ctx).WorkflowExecution.RunID; planning(name) && in.OriginalRunID != run {
+			err = handoff.Errorf(handoff.CodeReset, "run %s was reset from %s", run, in.OriginalRunID)
+		} else {
+			out, err = fn(beating(ctx), in)
+		}
+		s.Observer.Step(name, handoff.CodeOf(err), time.Since(began))
+		return out, applicationError(err)
+	}
+}
+
+// applicationError is how a refusal crosses Temporal: the code is its type.
+func applicationError(err error) error {
+	if err == nil {
+		return nil
+	}
+	code := handoff.CodeOf(err)
+	detail := err.Error()
+	if e, ok := err.(*handoff.Error); ok {
+		detail = e.Detail
+	}
+	return temporal.NewApplicationErrorWithOptions(detail, code.String(),
+		temporal.ApplicationErrorOptions{NonRetryable: code.Advice() != handoff.RetrySame})
+}
+
+// beating heartbeats a normal activity once a second until its context ends;
+// a local one needs none.
+func beating(ctx context.Context) context.Context {
+	if activity.GetInfo(ctx).IsLocalActivity {
+		return ctx
+	}
+	go func() {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.C:
+				activity.RecordHeartbeat(ctx)
+			}
+		}
+	}()
+	return ctx
+}
+
+// operation is the id under which a daemon records what this step asks.
+func operation(in steps.StepInput, s handoff.Step) handoff.OperationID {
+	return in.Request.Plan.Attempt.Operation(string(s))
+}
