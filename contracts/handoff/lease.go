@@ -17,8 +17,17 @@ func HolderLease(d time.Duration) time.Duration { return d * HolderPercent / 100
 // RenewEvery is the renewal interval of a lease of d.
 func RenewEvery(d time.Duration) time.Duration { return d / RenewalShare }
 
-// leaseHeap sweeps leases in order of their end. A renewed lease leaves its old
-// entry behind; an entry counts only while its end is still the record's own.
+// clampLease bounds a lease that was asked for; zero or less asks for usual.
+func clampLease(d, usual time.Duration) time.Duration {
+	if d <= 0 {
+		d = usual
+	}
+	return min(max(d, LeaseMin), LeaseMax)
+}
+
+// leaseHeap sweeps leases in order of their end. A renewal only moves the
+// record's own end; an entry that comes due before it is put back, so that the
+// heap holds one entry a record, two once it was committed.
 type leaseHeap []leaseEntry
 
 type leaseEntry struct {

@@ -5,11 +5,11 @@ import "time"
 // SourceState is the state of one attempt at the transferd that owns the source
 // memory (TP).
 //
-//	         Open       Seal
-//	Unknown ─────▶ Open ─────▶ Sealed
-//	   │ Undo,      │ Undo, Release, Expire, Preempt, Finish
-//	   ▼ Release    ▼            ▼
-//	Closed ◀───────────────────────
+//	         Open          Seal
+//	Unknown ──────▶ Opened ─────▶ Sealed
+//	   │ Undo,        │ Undo, Release, │ Expire, Preempt, Finish
+//	   ▼ Release      ▼                ▼
+//	Closed ◀────────────────────────────
 //
 // Closed is final. Validated is a second axis: TP once said yes to the question
 // of this attempt, so its target may commit at any later time.
@@ -62,32 +62,6 @@ func (e SourceEvent) String() string {
 	return sourceEventNames[e]
 }
 
-type sourceCell = cell[SourceState]
-
-var sourceTable = buildSourceTable()
-
-func buildSourceTable() (t [sourceEvents][sourceStates]sourceCell) {
-	row := func(e SourceEvent, unknown, opened, sealed, closed sourceCell) {
-		t[e] = [sourceStates]sourceCell{unknown, opened, sealed, closed}
-	}
-	no := refuse[SourceState]
-	to := move[SourceState]
-	row(SourceOpen, to(SourceOpened), to(SourceOpened), to(SourceSealed), no(CodeClosed))
-	row(SourceAnnounce, no(CodeNotReady), to(SourceOpened), no(CodeConflict), no(CodeClosed))
-	row(SourceSeal, no(CodeNotReady), to(SourceSealed), to(SourceSealed), no(CodeClosed))
-	row(SourceRead, no(CodeNotReady), to(SourceOpened), to(SourceSealed), no(CodeClosed))
-	row(SourceReadDone, no(CodeInternal), to(SourceOpened), to(SourceSealed), to(SourceClosed))
-	row(SourceQuestion, no(CodeNotReady), no(CodeNotReady), to(SourceSealed), no(CodeClosed))
-	row(SourceFinish, no(CodeNotReady), to(SourceClosed), to(SourceClosed), to(SourceClosed))
-	row(SourceUndo, to(SourceClosed), to(SourceClosed), to(SourceClosed), to(SourceClosed))    // rule 7
-	row(SourceRelease, to(SourceClosed), to(SourceClosed), to(SourceClosed), to(SourceClosed)) // rule 7
-	row(SourceRenew, no(CodeNotReady), to(SourceOpened), to(SourceSealed), no(CodeClosed))
-	row(SourceExpire, to(SourceUnknown), to(SourceClosed), to(SourceClosed), to(SourceClosed))
-	row(SourcePreempt, no(CodeNotReady), to(SourceClosed), to(SourceClosed), to(SourceClosed))
-	row(SourceDestroy, to(SourceUnknown), to(SourceOpened), to(SourceSealed), to(SourceClosed))
-	return t
-}
-
 // Lane tells who can stop a reader of a grant (rule 10).
 type Lane uint8
 
@@ -113,7 +87,7 @@ type Source struct {
 	Left      uint32   // pieces not announced
 	Manifest  Digest   // of the sealed manifest
 	Validated bool     // a yes was recorded; survives Closed
-	Stopped   bool     // the holder's word, or its death
+	Stopped   bool     // the holder's word, or its death; a read after it takes it back
 	Freed     bool     // the engine took its blocks back
 	Cause     Code
 	End       Instant
@@ -128,7 +102,9 @@ func (s *Source) Drained() bool {
 func (s *Source) Quarantined() bool { return s.State == SourceClosed && !s.Drained() }
 
 // HasAnnounced says whether piece i may be read.
-func (s *Source) HasAnnounced(i uint32) bool { return s.Announced[i/64]&(1<<(i%64)) != 0 }
+func (s *Source) HasAnnounced(i uint32) bool {
+	return int(i/64) < len(s.Announced) && s.Announced[i/64]&(1<<(i%64)) != 0
+}
 
 // Sealed gives the manifest; ok only once it is sealed and not freed.
 func (s *Source) Sealed() (Manifest, bool) {

@@ -13,18 +13,26 @@ type Sources struct {
 	Lease       time.Duration
 	Omit        Omitted // only the explorer sets it
 
-	records map[Attempt]*Source
-	grant   GrantID
-	leases  leaseHeap
+	records  map[Attempt]*Source
+	freed    int // records that hold no memory: tombstones and freed sources
+	grant    GrantID
+	leases   leaseHeap
+	maxLive  int
+	maxFreed int
 }
 
 // NewSources begins a new incarnation of TP with an empty table.
 func NewSources(node NodeID, i Incarnation) *Sources {
-	return &Sources{Node: node, Incarnation: i, Lease: LeaseDefault, records: map[Attempt]*Source{}}
+	return &Sources{Node: node, Incarnation: i, Lease: LeaseDefault, records: map[Attempt]*Source{},
+		maxLive: MaxSources, maxFreed: MaxTombstones}
 }
 
 // Get gives the record of a, nil when unknown.
-func (t *Sources) Get(a Attempt) *Source { return t.records[a] }
+func (t *Sources) Get(a Attempt) *Source { return t.records[t.Omit.attempt(a)] }
+
+// Live is the number of records that hold memory, Freed of those that do not.
+func (t *Sources) Live() int  { return len(t.records) - t.freed }
+func (t *Sources) Freed() int { return t.freed }
 
 // All gives the records in the order of their attempts.
 func (t *Sources) All() []*Source {
@@ -38,6 +46,7 @@ func (t *Sources) All() []*Source {
 
 // Step performs one event and answers the present state.
 func (t *Sources) Step(now Instant, in SourceInput) SourceAnswer {
+	in = t.Omit.sourceInput(in)
 	r := t.records[in.Attempt]
 	state := SourceUnknown
 	if r != nil {
@@ -52,75 +61,15 @@ func (t *Sources) Step(now Instant, in SourceInput) SourceAnswer {
 		return t.answer(r, CodeInternal, "no transition for "+in.Event.String()+" in "+state.String(), false)
 	case c.code != CodeNone:
 		return t.answer(r, c.code, in.Event.String()+" in "+state.String(), false)
+	case r == nil:
+		return t.create(now, in, c.to)
 	}
-	return t.apply(now, r, in, state, c.to)
-}
-
-func (t *Sources) guard(r *Source, in SourceInput) (Code, string) {
-	switch in.Event {
-	case SourceOpen, SourceUndo, SourceRelease, SourceQuestion:
-		if (in.P.Node != t.Node || in.P.Incarnation != t.Incarnation) && !t.Omit.Has(RuleIncarnation) {
-			return CodeStaleIncarnation, "this is another life of the daemon"
-		}
+	t.effect(now, r, in, state)
+	if c.to == SourceClosed && state != SourceClosed {
+		r.Cause = sourceCause(in)
 	}
-	if in.Event == SourceOpen {
-		return t.guardOpen(r, in)
-	}
-	if r == nil {
-		return CodeNone, ""
-	}
-	switch in.Event {
-	case SourceRead, SourceReadDone, SourceQuestion, SourceFinish, SourceRenew, SourceDestroy:
-		if in.Grant != r.Grant {
-			return CodeStaleToken, "another grant"
-		}
-	}
-	switch in.Event {
-	case SourceAnnounce, SourceRead:
-		if in.Piece >= r.Shape.Pieces() && r.State != SourceClosed {
-			return CodeInvalid, "piece out of range"
-		}
-	}
-	switch in.Event {
-	case SourceAnnounce:
-		if r.State == SourceOpened && r.HasAnnounced(in.Piece) && r.Digests[in.Piece] != in.Digest && !t.Omit.Has(RuleAnnounceFinal) {
-			return CodeConflict, "an announced piece is final" // rule 11; the engine must close and open a new grant
-		}
-	case SourceRead:
-		if r.State != SourceClosed && !r.HasAnnounced(in.Piece) {
-			return CodeNotReady, "piece not announced"
-		}
-	case SourceSeal:
-		if r.State == SourceOpened && r.Left > 0 {
-			return CodeNotReady, "pieces missing"
-		}
-	case SourceReadDone:
-		if r.Posted == 0 {
-			return CodeInternal, "a read ended that never began"
-		}
-	case SourceQuestion:
-		if r.State == SourceSealed && in.Manifest != r.Manifest {
-			return CodeIntegrity, "another manifest"
-		}
-	}
-	return CodeNone, ""
-}
-
-func (t *Sources) guardOpen(r *Source, in SourceInput) (Code, string) {
-	a := in.Attempt
-	if in.Plan == nil || in.Shape == nil || in.Plan.Attempt != a {
-		return CodeInvalid, "open without its plan and shape"
-	}
-	if r != nil {
-		if r.State != SourceClosed && r.Plan != *in.Plan {
-			return CodeConflict, "this attempt has another plan" // rules 1 and 6: the body digest is in the plan
-		}
-		return CodeNone, ""
-	}
-	if len(t.records) >= MaxSources {
-		return CodeCapacity, "source table is full"
-	}
-	return CodeNone, ""
+	r.State = c.to
+	return t.answer(r, CodeNone, "", state != c.to)
 }
 
 func (t *Sources) answer(r *Source, code Code, detail string, changed bool) SourceAnswer {
@@ -131,13 +80,8 @@ func (t *Sources) answer(r *Source, code Code, detail string, changed bool) Sour
 	return ans
 }
 
-func (t *Sources) apply(now Instant, r *Source, in SourceInput, from, to SourceState) SourceAnswer {
-	if r == nil {
-		if r = t.create(now, in, to); r == nil {
-			return SourceAnswer{State: to}
-		}
-		return t.answer(r, CodeNone, "", true)
-	}
+// effect runs what an accepted event does to a known source.
+func (t *Sources) effect(now Instant, r *Source, in SourceInput, from SourceState) {
 	switch in.Event {
 	case SourceAnnounce:
 		if !r.HasAnnounced(in.Piece) {
@@ -147,10 +91,11 @@ func (t *Sources) apply(now Instant, r *Source, in SourceInput, from, to SourceS
 		r.Digests[in.Piece] = in.Digest
 	case SourceSeal:
 		if from == SourceOpened {
-			r.Manifest = Manifest{Attempt: in.Attempt, Shape: r.Shape, Digests: r.Digests}.Digest()
+			r.Manifest = Manifest{Attempt: r.Plan.Attempt, Shape: r.Shape, Digests: r.Digests}.Digest()
 		}
 	case SourceRead:
 		r.Posted++
+		r.Stopped = false // a holder that came back: its earlier word no longer counts
 	case SourceReadDone:
 		r.Posted--
 	case SourceQuestion:
@@ -160,45 +105,30 @@ func (t *Sources) apply(now Instant, r *Source, in SourceInput, from, to SourceS
 	case SourceDestroy:
 		r.Posted, r.Stopped = 0, true
 	case SourceRenew:
-		t.renew(now, r, in.Lease)
+		r.End = max(r.End, now+clampLease(in.Lease, t.Lease))
 	}
-	if to == SourceClosed && from != SourceClosed {
-		r.Cause = sourceCause(in)
-	}
-	r.State = to
-	return t.answer(r, CodeNone, "", from != to)
 }
 
-func (t *Sources) create(now Instant, in SourceInput, to SourceState) *Source {
-	if to == SourceUnknown {
-		return nil
-	}
-	if in.Event != SourceOpen {
-		if t.Omit.Has(RuleTombstone) {
-			return nil
-		}
-		r := &Source{Plan: Plan{Attempt: in.Attempt, P: Seat{Node: t.Node, Incarnation: t.Incarnation}},
-			State: to, Freed: true, Stopped: true, Cause: sourceCause(in)}
+// create makes the record of an attempt that was unknown: a source, or the
+// tombstone that an undo leaves (rule 7).
+func (t *Sources) create(now Instant, in SourceInput, to SourceState) SourceAnswer {
+	switch {
+	case to == SourceUnknown, in.Event != SourceOpen && t.Omit.Has(RuleTombstone):
+		return SourceAnswer{State: to}
+	case in.Event != SourceOpen:
+		r := &Source{Plan: Plan{Attempt: in.Attempt, P: in.P}, State: to, Freed: true, Stopped: true, Cause: sourceCause(in)}
 		t.records[in.Attempt] = r
-		return r
+		t.freed++
+		return t.answer(r, CodeNone, "", true)
 	}
 	t.grant++
 	n := in.Shape.Pieces()
 	r := &Source{Plan: *in.Plan, State: to, Shape: *in.Shape, Grant: t.grant, Lane: in.Lane,
 		Announced: make([]uint64, (n+63)/64), Digests: make([]uint32, n), Left: n}
 	t.records[in.Attempt] = r
-	t.renew(now, r, in.Lease)
-	return r
-}
-
-func (t *Sources) renew(now Instant, r *Source, d time.Duration) {
-	if d <= 0 || d > LeaseMax {
-		d = t.Lease
-	}
-	if end := now + d; end > r.End {
-		r.End = end
-		t.leases.set(end, r.Plan.Attempt)
-	}
+	r.End = now + clampLease(in.Lease, t.Lease)
+	t.leases.set(r.End, in.Attempt)
+	return t.answer(r, CodeNone, "", true)
 }
 
 func sourceCause(in SourceInput) Code {
@@ -218,10 +148,11 @@ func (t *Sources) Tick(now Instant) []Attempt {
 	var moved []Attempt
 	for _, e := range t.leases.due(now) {
 		r := t.records[e.attempt]
-		if r == nil || r.End != e.end || r.State == SourceClosed {
-			continue
-		}
-		if t.Step(now, SourceInput{Event: SourceExpire, Attempt: e.attempt}).Changed {
+		switch {
+		case r == nil || r.State == SourceClosed:
+		case r.End > now:
+			t.leases.set(r.End, e.attempt) // renewed meanwhile
+		case t.Step(now, SourceInput{Event: SourceExpire, Attempt: e.attempt}).Changed:
 			moved = append(moved, e.attempt)
 		}
 	}
@@ -233,25 +164,30 @@ func (t *Sources) NextTick() (Instant, bool) { return t.leases.next() }
 
 // Free records that the engine took the blocks of a back; refused until drained.
 func (t *Sources) Free(a Attempt) error {
-	r := t.records[a]
+	r := t.Get(a)
 	switch {
 	case r == nil:
 		return Errorf(CodeInvalid, "no source %s", a)
+	case r.Freed:
+		return nil
 	case !r.Drained() && !t.Omit.Has(RuleDrained):
 		return Errorf(CodeNotReady, "source %s is %s with %d reads posted", a, r.State, r.Posted)
 	}
 	r.Freed = true
 	r.Announced, r.Digests = nil, nil
 	r.Shape = Shape{}
+	t.freed++
 	return nil
 }
 
 // Forget drops a freed, closed record once no message of its attempt can matter.
 func (t *Sources) Forget(a Attempt) bool {
-	r := t.records[a]
+	r := t.Get(a)
 	if r == nil || !r.Freed || !r.Drained() {
 		return false
 	}
-	delete(t.records, a)
+	delete(t.records, r.Plan.Attempt)
+	t.freed--
 	return true
 }
+

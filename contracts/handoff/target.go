@@ -7,11 +7,13 @@ import "time"
 //
 //	          Open      Post        Land(last)  Verify      Yes        Commit
 //	Unknown ───▶ Opened ───▶ Running ───▶ Landed ───▶ Verified ───▶ Validated ───▶ Committed
-//	   │            │           │           │ ▲ │         │             │              │
-//	   │ Undo,      └───────────┴───────────┴─│─┴─────────┴─────────────┘              │ Release,
-//	   │ Release      Undo, Release, Expire,  │ bad digest: pull again                 │ Expire,
-//	   ▼              Supersede, Fail         │                                        ▼ Finish
-//	Closed ◀──────────────────────────────────┘                                     Aborted
+//	   │            │           ▲           │         │             │              │
+//	   │            │           └───────────┤         │             │              │
+//	   │ Undo,      │       Misverify:      │         │             │              │ Release,
+//	   │ Release    │       pull it again   │         │             │              │ Expire,
+//	   │            │  Undo, Release, Expire, Supersede, Abandon, No, Finish       │ Finish
+//	   ▼            ▼                       ▼         ▼             ▼              ▼
+//	Closed ◀──────────────────────────────────────────────────────────          Aborted
 //
 // Closed (never committed) and Aborted (after commit) are final. Memory is a
 // second axis: a final target with posted operations is quarantined, and
@@ -81,115 +83,6 @@ func (e TargetEvent) String() string {
 	return targetEventNames[e]
 }
 
-// cell of a transition table: where to go, or why not. The zero cell is "no
-// such transition" and answers CodeInternal, so a forgotten pair is loud.
-type cell[S any] struct {
-	to   S
-	code Code // CodeNone with ok: move; other: refuse and stay
-	ok   bool
-}
-
-func move[S any](to S) cell[S]     { return cell[S]{to: to, ok: true} }
-func refuse[S any](c Code) cell[S] { return cell[S]{code: c, ok: true} }
-
-type targetCell = cell[TargetState]
-
-// targetTable is the whole protocol of a target; guards and effects stand
-// beside Step. Rows are events, columns states.
-var targetTable = buildTargetTable()
-
-func buildTargetTable() (t [targetEvents][targetStates]targetCell) {
-	row := func(e TargetEvent, f func(TargetState) targetCell) {
-		for s := TargetUnknown; s < targetStates; s++ {
-			t[e][s] = f(s)
-		}
-	}
-	// final answers the present: closed and aborted are for ever (rule 8).
-	final := func(otherwise func(TargetState) targetCell) func(TargetState) targetCell {
-		return func(s TargetState) targetCell {
-			switch s {
-			case TargetClosed:
-				return refuse[TargetState](CodeClosed)
-			case TargetAborted:
-				return refuse[TargetState](CodeAborted)
-			}
-			return otherwise(s)
-		}
-	}
-	notYet := refuse[TargetState](CodeNotReady)
-	only := func(from, to TargetState) func(TargetState) targetCell {
-		return final(func(s TargetState) targetCell {
-			switch {
-			case s == from:
-				return move(to)
-			case s > from:
-				return move(s) // a repeat: present state, no effect
-			}
-			return notYet
-		})
-	}
-	row(TargetOpen, final(func(s TargetState) targetCell {
-		if s == TargetUnknown {
-			return move(TargetOpened)
-		}
-		return move(s)
-	}))
-	row(TargetPost, final(func(s TargetState) targetCell {
-		switch s {
-		case TargetOpened, TargetRunning:
-			return move(TargetRunning)
-		case TargetUnknown:
-			return notYet
-		}
-		return refuse[TargetState](CodeConflict) // all is landed: a write now would be stale
-	}))
-	row(TargetLand, stay) // the guard counts; a late landing changes no state
-	row(TargetFail, stay)
-	row(TargetDestroy, stay)
-	row(TargetVerify, only(TargetLanded, TargetVerified))
-	row(TargetMisverify, final(func(s TargetState) targetCell {
-		if s == TargetLanded {
-			return move(TargetRunning)
-		}
-		return refuse[TargetState](CodeNotReady)
-	}))
-	row(TargetAsk, final(func(s TargetState) targetCell {
-		if s == TargetVerified {
-			return move(TargetVerified)
-		}
-		return notYet
-	}))
-	row(TargetYes, only(TargetVerified, TargetValidated))
-	row(TargetCommit, only(TargetValidated, TargetCommitted))
-	close := func(committed TargetState, unknown targetCell) func(TargetState) targetCell {
-		return func(s TargetState) targetCell {
-			switch s {
-			case TargetUnknown:
-				return unknown
-			case TargetClosed, TargetAborted:
-				return move(s)
-			case TargetCommitted:
-				return move(committed)
-			}
-			return move(TargetClosed)
-		}
-	}
-	row(TargetUndo, close(TargetCommitted, move(TargetClosed)))       // rules 4 and 7
-	row(TargetRelease, close(TargetAborted, move(TargetClosed)))      // rule 7
-	row(TargetExpire, close(TargetAborted, move(TargetUnknown)))      // rule 14
-	row(TargetSupersede, close(TargetCommitted, move(TargetUnknown))) // rule 6
-	row(TargetAbandon, close(TargetCommitted, move(TargetUnknown)))
-	row(TargetNo, close(TargetCommitted, move(TargetUnknown)))
-	row(TargetFinish, close(TargetAborted, notYet))
-	row(TargetRenew, final(func(s TargetState) targetCell {
-		if s == TargetUnknown {
-			return refuse[TargetState](CodeClosed)
-		}
-		return move(s)
-	}))
-	return t
-}
-
 // Target is TD's record of one attempt. Fields are read by the daemon and
 // changed only by Targets.Step.
 type Target struct {
@@ -200,8 +93,10 @@ type Target struct {
 	Posted     int      // operations that may still write the memory
 	Landed     []uint64 // bitmap over pieces
 	Left       uint32   // pieces not landed
+	Grant      GrantID  // the one grant this generation reads under (rule 11); zero before
 	Manifest   Digest   // of the sealed manifest, set by Verify
 	Question   Nonce    // of the pull that was verified last; zero before
+	Reader     uint32   // highest reader number that renewed the decode (rule 5c)
 	Adopted    bool     // read from the flag page after a restart (rule 9)
 	Freed      bool     // the engine took its blocks back
 	Cause      Code     // why it is closed or aborted
@@ -216,7 +111,9 @@ func (t *Target) Drained() bool { return t.State.Final() && t.Posted == 0 }
 func (t *Target) Quarantined() bool { return t.State.Final() && t.Posted > 0 }
 
 // HasLanded says whether piece i is in place.
-func (t *Target) HasLanded(i uint32) bool { return t.Landed[i/64]&(1<<(i%64)) != 0 }
+func (t *Target) HasLanded(i uint32) bool {
+	return int(i/64) < len(t.Landed) && t.Landed[i/64]&(1<<(i%64)) != 0
+}
 
 // Token is τ of this target.
 func (t *Target) Token() Token {
@@ -235,8 +132,9 @@ type TargetInput struct {
 	Piece    uint32        // Land, Misverify
 	Manifest Digest        // Verify, Yes
 	Question Nonce         // Ask (fresh), Yes
-	Grant    GrantID       // Ask, Yes
+	Grant    GrantID       // Post (may be zero), Ask, Yes: one generation reads under one grant
 	Cause    Code          // Abandon
+	Reader   uint32        // Renew: number of the reader that renews a decode; zero: not a reader
 	Lease    time.Duration // Open, Commit, Renew; zero: the table's default
 }
 
@@ -256,5 +154,3 @@ func (a TargetAnswer) Err() error {
 	}
 	return &Error{Code: a.Code, Detail: a.Detail}
 }
-
-func stay(s TargetState) targetCell { return move(s) }

@@ -15,19 +15,40 @@ type Targets struct {
 	Omit        Omitted       // only the explorer sets it
 
 	records    map[Attempt]*Target
-	highest    map[HandoffID]Epoch
+	families   map[HandoffID]*family
+	freed      int // records that hold no memory: tombstones and freed targets
 	generation Generation
 	leases     leaseHeap
+	maxLive    int
+	maxFreed   int
+}
+
+// family is what this daemon knows of one handoff.
+type family struct {
+	highest Epoch     // opened or adopted here (S3)
+	members []*Target // in the order of their attempts
 }
 
 // NewTargets begins a new incarnation of TD with an empty table.
 func NewTargets(node NodeID, i Incarnation) *Targets {
-	return &Targets{Node: node, Incarnation: i, Lease: LeaseDefault,
-		records: map[Attempt]*Target{}, highest: map[HandoffID]Epoch{}}
+	return &Targets{Node: node, Incarnation: i, Lease: LeaseDefault, maxLive: MaxTargets, maxFreed: MaxTombstones,
+		records: map[Attempt]*Target{}, families: map[HandoffID]*family{}}
 }
 
 // Get gives the record of a, nil when unknown.
-func (t *Targets) Get(a Attempt) *Target { return t.records[a] }
+func (t *Targets) Get(a Attempt) *Target { return t.records[t.Omit.attempt(a)] }
+
+// Highest is the highest epoch of r that was opened here, zero for none.
+func (t *Targets) Highest(r HandoffID) Epoch {
+	if f := t.families[r]; f != nil {
+		return f.highest
+	}
+	return 0
+}
+
+// Live is the number of records that hold memory, Freed of those that do not.
+func (t *Targets) Live() int  { return len(t.records) - t.freed }
+func (t *Targets) Freed() int { return t.freed }
 
 // All gives the records in the order of their attempts.
 func (t *Targets) All() []*Target {
@@ -53,14 +74,16 @@ func (t *Targets) Adopt(now Instant, ad Adopted) {
 		return
 	}
 	r := &Target{Plan: ad.Plan, State: TargetCommitted, Generation: ad.Generation, Adopted: true}
-	t.records[ad.Plan.Attempt] = r
+	t.insert(r)
 	t.generation = max(t.generation, ad.Generation)
-	t.highest[ad.Plan.Attempt.Handoff] = max(t.highest[ad.Plan.Attempt.Handoff], ad.Plan.Attempt.Epoch)
-	t.renew(now, r, 0)
+	f := t.families[ad.Plan.Attempt.Handoff]
+	f.highest = max(f.highest, ad.Plan.Attempt.Epoch)
+	t.startLease(now, r, 0)
 }
 
 // Step performs one event and answers the present state.
 func (t *Targets) Step(now Instant, in TargetInput) TargetAnswer {
+	in = t.Omit.targetInput(in)
 	r := t.records[in.Attempt]
 	state := TargetUnknown
 	if r != nil {
@@ -69,89 +92,25 @@ func (t *Targets) Step(now Instant, in TargetInput) TargetAnswer {
 	if code, detail := t.guard(r, in); code != CodeNone {
 		return t.answer(r, code, detail, false)
 	}
-	c := targetTable[in.Event][state]
+	c := t.Omit.targetCell(in.Event, state, targetTable[in.Event][state])
 	switch {
 	case !c.ok:
 		return t.answer(r, CodeInternal, "no transition for "+in.Event.String()+" in "+state.String(), false)
 	case c.code != CodeNone:
 		return t.answer(r, c.code, in.Event.String()+" in "+state.String(), false)
+	case r == nil:
+		return t.create(now, in, c.to)
 	}
-	return t.apply(now, r, in, state, c.to)
-}
-
-// guard checks what the table cannot: who asks, under which incarnation, epoch
-// and token. It changes nothing.
-func (t *Targets) guard(r *Target, in TargetInput) (Code, string) {
-	a := in.Attempt
-	switch in.Event {
-	case TargetOpen, TargetUndo, TargetRelease, TargetCommit:
-		adopted := r != nil && r.Adopted
-		if (in.D.Node != t.Node || in.D.Incarnation != t.Incarnation) && !adopted && !t.Omit.Has(RuleIncarnation) {
-			return CodeStaleIncarnation, "this is another life of the daemon"
-		}
+	to := t.effect(now, r, in, state, c.to)
+	if to.Final() && !state.Final() {
+		r.Cause = closeCause(in)
 	}
-	switch in.Event {
-	case TargetOpen:
-		return t.guardOpen(r, in)
-	case TargetPost, TargetLand, TargetFail, TargetVerify, TargetAsk, TargetYes, TargetNo, TargetCommit:
-		if r == nil {
-			return CodeNotReady, "target not open"
-		}
-		if in.Token != r.Token() {
-			return CodeStaleToken, in.Token.String()
-		}
+	if !t.Omit.answersFirst(in.Event, state) {
+		r.State = to
 	}
-	switch in.Event {
-	case TargetPost, TargetVerify, TargetAsk, TargetYes, TargetCommit:
-		if h := t.highest[a.Handoff]; a.Epoch < h && r.State < TargetCommitted && !t.Omit.Has(RuleEpochOrder) {
-			return CodeStaleEpoch, "a higher epoch was seen"
-		}
-	}
-	switch {
-	case in.Event == TargetYes && r.State == TargetVerified && (in.Question != r.Question || in.Manifest != r.Manifest):
-		return CodeStaleToken, "the answer belongs to another question"
-	case in.Event == TargetLand && in.Piece >= r.Shape.Pieces(), in.Event == TargetMisverify && r != nil && in.Piece >= r.Shape.Pieces():
-		return CodeInvalid, "piece out of range"
-	case (in.Event == TargetLand || in.Event == TargetFail) && r.Posted == 0:
-		return CodeInternal, "an operation ended that was never posted"
-	}
-	return CodeNone, ""
-}
-
-func (t *Targets) guardOpen(r *Target, in TargetInput) (Code, string) {
-	a := in.Attempt
-	if in.Plan == nil || in.Shape == nil || in.Plan.Attempt != a {
-		return CodeInvalid, "open without its plan and shape"
-	}
-	if r != nil {
-		if r.State != TargetClosed && r.Plan != *in.Plan {
-			return CodeConflict, "this attempt has another plan" // rule 1
-		}
-		return CodeNone, ""
-	}
-	if t.highest[a.Handoff] > a.Epoch && !t.Omit.Has(RuleEpochOrder) {
-		return CodeStaleEpoch, "a higher epoch was seen"
-	}
-	if len(t.records) >= MaxTargets {
-		return CodeCapacity, "target table is full"
-	}
-	if other := t.sameEpoch(a); other != nil && !t.Omit.Has(RuleTargetNonce) {
-		return CodeConflict, "another nonce holds this epoch" // rule 6
-	}
-	return CodeNone, ""
-}
-
-// sameEpoch finds a live target of a's epoch under another nonce.
-func (t *Targets) sameEpoch(a Attempt) *Target {
-	if t.highest[a.Handoff] != a.Epoch {
-		return nil
-	}
-	for k, r := range t.records {
-		if k.Handoff == a.Handoff && k.Epoch == a.Epoch && k.Nonce != a.Nonce && r.State.Live() {
-			return r
-		}
-	}
-	return nil
+	ans := t.answer(r, CodeNone, "", state != to)
+	ans.State = to
+	return ans
 }
 
 func (t *Targets) answer(r *Target, code Code, detail string, changed bool) TargetAnswer {
@@ -163,99 +122,90 @@ func (t *Targets) answer(r *Target, code Code, detail string, changed bool) Targ
 	return ans
 }
 
-// apply runs the effect of an accepted event, then sets the state.
-func (t *Targets) apply(now Instant, r *Target, in TargetInput, from, to TargetState) TargetAnswer {
-	if r == nil {
-		if r = t.create(now, in, to); r == nil {
-			return TargetAnswer{State: to} // nothing to undo and tombstones are left out
-		}
-		return t.answer(r, CodeNone, "", true)
-	}
+// effect runs what an accepted event does and says where it leads.
+func (t *Targets) effect(now Instant, r *Target, in TargetInput, from, to TargetState) TargetState {
 	switch in.Event {
 	case TargetPost:
 		r.Posted++
+		if r.Grant == 0 {
+			r.Grant = in.Grant
+		}
 	case TargetLand:
 		r.Posted--
 		if from == TargetRunning && !r.HasLanded(in.Piece) {
 			r.Landed[in.Piece/64] |= 1 << (in.Piece % 64)
-			if r.Left--; r.Left == 0 {
-				to = TargetLanded
-			}
+			r.Left--
 		}
+		return r.settled(to)
 	case TargetFail:
 		r.Posted--
+		return r.settled(to)
 	case TargetDestroy:
 		r.Posted = 0
+		return r.settled(to)
 	case TargetMisverify:
-		r.Landed[in.Piece/64] &^= 1 << (in.Piece % 64)
-		r.Left++
-		r.Question = 0
+		if r.HasLanded(in.Piece) {
+			r.Landed[in.Piece/64] &^= 1 << (in.Piece % 64)
+			r.Left++
+		}
 	case TargetVerify:
-		r.Manifest = in.Manifest
+		if from == TargetLanded {
+			r.Manifest = in.Manifest
+		}
 	case TargetAsk:
-		r.Question = in.Question
+		r.Question, r.Grant = in.Question, in.Grant
 	case TargetCommit:
-		if from == TargetValidated {
-			t.renew(now, r, in.Lease) // rule 14: a decode lease from the instant of commit
+		if !from.Final() && from != TargetCommitted {
+			t.startLease(now, r, in.Lease) // rule 14: a decode lease from the instant of commit
 		}
 	case TargetRenew:
-		t.renew(now, r, in.Lease)
-	case TargetUndo:
-		if from == TargetCommitted && t.Omit.Has(RuleUndoKeepsCommit) {
-			to = TargetAborted
-		}
+		r.Reader = max(r.Reader, in.Reader)
+		r.End = max(r.End, now+clampLease(in.Lease, t.Lease))
 	}
-	if to.Final() && !from.Final() {
-		r.Cause = closeCause(in)
+	return to
+}
+
+// settled is where a running target stands after an operation ended: landed
+// only when every piece is in place and nothing posted can still write one.
+func (t *Target) settled(s TargetState) TargetState {
+	if s == TargetRunning && t.Left == 0 && t.Posted == 0 {
+		return TargetLanded
 	}
-	r.State = to
-	return t.answer(r, CodeNone, "", from != to)
+	return s
 }
 
 // create makes the record of an attempt that was unknown: a target, or the
 // tombstone that an undo leaves (rule 7).
-func (t *Targets) create(now Instant, in TargetInput, to TargetState) *Target {
-	if to == TargetUnknown {
-		return nil
-	}
+func (t *Targets) create(now Instant, in TargetInput, to TargetState) TargetAnswer {
 	a := in.Attempt
-	if in.Event != TargetOpen {
-		if t.Omit.Has(RuleTombstone) {
-			return nil
-		}
-		r := &Target{Plan: Plan{Attempt: a, D: Seat{Node: t.Node, Incarnation: t.Incarnation}}, State: to, Freed: true, Cause: closeCause(in)}
-		t.records[a] = r
-		return r
-	}
-	if h := t.highest[a.Handoff]; a.Epoch > h {
-		t.highest[a.Handoff] = a.Epoch
-		t.supersede(now, a)
+	switch {
+	case to == TargetUnknown, in.Event != TargetOpen && t.Omit.Has(RuleTombstone):
+		return TargetAnswer{State: to}
+	case in.Event != TargetOpen:
+		r := &Target{Plan: Plan{Attempt: a, D: in.D}, State: to, Freed: true, Cause: closeCause(in)}
+		t.insert(r)
+		t.freed++
+		return t.answer(r, CodeNone, "", true)
 	}
 	t.generation++
 	n := in.Shape.Pieces()
 	r := &Target{Plan: *in.Plan, State: to, Shape: *in.Shape, Generation: t.generation,
 		Landed: make([]uint64, (n+63)/64), Left: n}
-	t.records[a] = r
-	t.renew(now, r, in.Lease)
-	return r
+	f := t.insert(r)
+	if a.Epoch > f.highest {
+		f.highest = a.Epoch
+		t.supersede(now, f, a.Epoch)
+	}
+	t.startLease(now, r, in.Lease)
+	return t.answer(r, CodeNone, "", true)
 }
 
 // supersede closes uncommitted targets of lower epochs (rule 6).
-func (t *Targets) supersede(now Instant, a Attempt) {
-	for _, r := range t.All() {
-		if k := r.Plan.Attempt; k.Handoff == a.Handoff && k.Epoch < a.Epoch {
-			t.Step(now, TargetInput{Event: TargetSupersede, Attempt: k})
+func (t *Targets) supersede(now Instant, f *family, e Epoch) {
+	for _, r := range f.members {
+		if r.Plan.Attempt.Epoch < e {
+			t.Step(now, TargetInput{Event: TargetSupersede, Attempt: r.Plan.Attempt})
 		}
-	}
-}
-
-func (t *Targets) renew(now Instant, r *Target, d time.Duration) {
-	if d <= 0 || d > LeaseMax {
-		d = t.Lease
-	}
-	if end := now + d; end > r.End {
-		r.End = end
-		t.leases.set(end, r.Plan.Attempt)
 	}
 }
 
@@ -273,59 +223,4 @@ func closeCause(in TargetInput) Code {
 		return in.Cause
 	}
 	return CodeNone
-}
-
-// Tick ends the leases that are due and gives the attempts that it moved.
-func (t *Targets) Tick(now Instant) []Attempt {
-	var moved []Attempt
-	for _, e := range t.leases.due(now) {
-		r := t.records[e.attempt]
-		if r == nil || r.End != e.end || r.State.Final() {
-			continue // renewed, or over already
-		}
-		if r.State == TargetCommitted && t.Omit.Has(RuleDecodeLease) {
-			continue
-		}
-		if t.Step(now, TargetInput{Event: TargetExpire, Attempt: e.attempt}).Changed {
-			moved = append(moved, e.attempt)
-		}
-	}
-	return moved
-}
-
-// NextTick is when Tick has something to do at the earliest.
-func (t *Targets) NextTick() (Instant, bool) { return t.leases.next() }
-
-// Free records that the engine took the blocks of a back. It is refused while
-// an operation may still land in them (rules 21, 22).
-func (t *Targets) Free(a Attempt) error {
-	r := t.records[a]
-	switch {
-	case r == nil:
-		return Errorf(CodeInvalid, "no target %s", a)
-	case !r.Drained() && !t.Omit.Has(RuleDrained):
-		return Errorf(CodeNotReady, "target %s is %s with %d operations posted", a, r.State, r.Posted)
-	}
-	r.Freed = true
-	r.Landed = nil
-	r.Shape = Shape{}
-	return nil
-}
-
-// Forget drops a freed, final record once no message of its attempt can matter:
-// past the handoff's deadline and budget (rule 7). The highest epoch stays
-// until the last record of the handoff goes.
-func (t *Targets) Forget(a Attempt) bool {
-	r := t.records[a]
-	if r == nil || !r.Freed || !r.State.Final() || r.Posted > 0 {
-		return false
-	}
-	delete(t.records, a)
-	for k := range t.records {
-		if k.Handoff == a.Handoff {
-			return true
-		}
-	}
-	delete(t.highest, a.Handoff)
-	return true
 }
