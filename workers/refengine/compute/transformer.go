@@ -1,0 +1,147 @@
+package compute
+
+import (
+	"errors"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/refengine/model"
+	"github.com/surehand/surehand/workers/refengine/paged"
+)
+
+// Transformer runs the embedded model.
+type Transformer struct {
+	model  *model.Model
+	runner *model.Runner
+}
+
+// NewTransformer loads the weights.
+func NewTransformer() (*Transformer, error) {
+	m, err := model.Load()
+	if err != nil {
+		return nil, handoff.Errorf(handoff.CodeEngine, "%s", err)
+	}
+	return &Transformer{m, m.NewRunner()}, nil
+}
+
+func (t *Transformer) Revision() string { return t.model.Revision() }
+func (t *Transformer) Context() int     { return model.MaxPositions }
+func (t *Transformer) MaxChunk() int    { return model.MaxChunk }
+func (t *Transformer) Shares() bool     { return true }
+
+func (t *Transformer) Layout(blocks, slots int) paged.Layout {
+	c := model.Shape()
+	return paged.Layout{BlockTokens: c.BlockTokens, Layers: c.PagedLayers, RunBytes: c.RunBytes,
+		Blocks: blocks, Slots: slots, RingBytes: c.RingBytes, ItemsBytes: c.ItemsBytes}
+}
+
+func (t *Transformer) Items() []model.Item {
+	return []model.Item{model.HistoryItem, model.SamplerItem, model.FirstTokenItem}
+}
+
+func (t *Transformer) Encode(prompt []byte) ([]int, error) {
+	tokens, err := model.Encode(string(prompt))
+	return tokens, typed(err)
+}
+
+func (t *Transformer) Prefill(q *paged.Sequence, _ handoff.Attempt, tokens []int, cached int, s Sampling) (Prefill, error) {
+	topP := float32(s.TopP)
+	if s.TopP == 0 {
+		topP = 1
+	}
+	sampler, err := model.NewSampler(float32(s.Temperature), topP, s.Seed)
+	if err != nil {
+		return nil, typed(err)
+	}
+	return &transformerPrefill{t: t, q: q, tokens: tokens, cached: cached, sampler: sampler}, nil
+}
+
+type transformerPrefill struct {
+	t       *Transformer
+	q       *paged.Sequence
+	tokens  []int
+	cached  int
+	sampler *model.Sampler
+	state   *model.State // nil before the first chunk
+	first   int
+}
+
+func (p *transformerPrefill) Chunk(n int, onLayer func(int)) error {
+	if p.state == nil {
+		p.state = state(p.q, 0)
+		model.ResetHistory(p.state.History)
+		if p.cached > 0 {
+			if err := p.t.runner.Replay(p.tokens[:p.cached], p.state); err != nil {
+				return typed(err)
+			}
+		}
+	}
+	logits, err := p.t.runner.Forward(p.tokens[p.state.Pos:p.state.Pos+n], p.state, onLayer)
+	if err != nil || p.state.Pos < len(p.tokens) {
+		return typed(err)
+	}
+	p.first, err = p.sampler.Sample(logits)
+	return typed(err)
+}
+
+func (p *transformerPrefill) Finish() error {
+	model.PutFirstToken(model.FirstTokenItem.Of(p.q.Items()), p.first)
+	return typed(p.sampler.Save(model.SamplerItem.Of(p.q.Items())))
+}
+
+func (t *Transformer) Decode(q *paged.Sequence, _ handoff.Attempt, tokens int) Decode {
+	return &transformerDecode{t: t, q: q, pos: tokens}
+}
+
+type transformerDecode struct {
+	t       *Transformer
+	q       *paged.Sequence
+	pos     int
+	sampler *model.Sampler // nil before the first step
+	state   *model.State
+	last    int
+}
+
+func (d *transformerDecode) Step() ([]byte, bool, error) {
+	token, err := d.next()
+	if err != nil {
+		return nil, false, typed(err)
+	}
+	d.last = token
+	return model.Text(token), token == model.EOS, nil
+}
+
+// next reads the token that P drew, then draws those that follow it.
+func (d *transformerDecode) next() (int, error) {
+	if d.state == nil {
+		sampler, err := model.RestoreSampler(model.SamplerItem.Of(d.q.Items()))
+		if err != nil {
+			return 0, err
+		}
+		d.sampler, d.state = sampler, state(d.q, d.pos)
+		return model.FirstToken(model.FirstTokenItem.Of(d.q.Items()))
+	}
+	logits, err := d.t.runner.Forward([]int{d.last}, d.state, nil)
+	if err != nil {
+		return 0, err
+	}
+	return d.sampler.Sample(logits)
+}
+
+func state(q *paged.Sequence, pos int) *model.State {
+	return &model.State{KV: q, Ring: q.Ring(), History: model.HistoryItem.Of(q.Items()), Pos: pos}
+}
+
+// typed says what a caller may do about an error of model or paged.
+func typed(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, model.ErrInput):
+		return handoff.Errorf(handoff.CodeInvalid, "%s", err)
+	case errors.Is(err, model.ErrState), errors.Is(err, model.ErrNotFinite):
+		return handoff.Errorf(handoff.CodeIntegrity, "%s", err)
+	case errors.Is(err, paged.ErrFull):
+		return handoff.Errorf(handoff.CodeCapacity, "%s", err)
+	}
+	return handoff.Errorf(handoff.CodeInternal, "%s", err)
+}
