@@ -55,6 +55,7 @@ func (r *run) start(ctx workflow.Context, cmd handoff.Command) {
 func (r *run) apply(cmd handoff.Command, res handoff.Result) {
 	before := r.coord.Plan().Attempt.Epoch
 	r.coord.Step(res)
+	r.loseStream()
 	switch phase := r.coord.Phase(); {
 	case r.coord.Plan().Attempt.Epoch != before:
 		r.replan()

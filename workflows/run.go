@@ -20,6 +20,7 @@ type run struct {
 	parked  []string
 	bytes   uint64
 	ended   *steps.Ended
+	lost    *steps.Ended // a stream given up before its attempt was known to be committed
 
 	attempt workflow.Context // of the steps of the present attempt
 	stop    workflow.CancelFunc
@@ -90,11 +91,22 @@ func (r *run) streamEnded(e steps.Ended) {
 		code = handoff.ParseCode(e.Code)
 	}
 	if code != handoff.CodeNone && e.Usage.Completion == 0 && code.Advice() == handoff.NewEpoch {
-		r.coord.StreamLost(r.reader.Reader, code, e.Detail)
+		r.lost = &e
+		r.loseStream()
 		return
 	}
 	r.ended = &e
 	r.coord.StreamEnded(code, e.Detail)
+}
+
+// loseStream acts on a given-up stream once the attempt is committed; before
+// that the steps themselves find out what became of it.
+func (r *run) loseStream() {
+	if r.lost == nil || r.coord.Phase() != handoff.PhaseDecoding || r.lost.Attempt != r.coord.Plan().Attempt {
+		return
+	}
+	r.coord.StreamLost(r.reader.Reader, handoff.ParseCode(r.lost.Code), r.lost.Detail)
+	r.lost = nil
 }
 
 // reattach names another reader in history (rule 5c, clause 7) and tells it

@@ -1,0 +1,101 @@
+package orchestrator
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/surehand/surehand/activities"
+	"github.com/surehand/surehand/activities/engine"
+	"github.com/surehand/surehand/activities/ledger"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
+)
+
+// Config is what an orchestrator needs. Zero durations and counts mean the
+// defaults beside them.
+type Config struct {
+	// Process names this process to workers and readers: the advertised address
+	// of its gRPC side. Empty: a worker without a gateway, which reads nothing.
+	Process string
+
+	Temporal TemporalConfig
+	Ledger   ledger.Ledger      // needed
+	Engines  engine.Directory   // needed
+	Bodies   activities.Bodies  // claim check for recovery; nil: memory only
+	Remote   activities.Readers // how other processes' readers are asked; needed
+
+	Record       steps.Record  // RecordRequest
+	Lease        time.Duration // handoff.LeaseDefault
+	Deadline     time.Duration // 60 s: to the first token, unless the request says less
+	Decode       time.Duration // 15 min: the stream after it
+	Window       time.Duration // ledger.WindowDefault
+	StartTimeout time.Duration // 1 s: L8
+	Refresh      time.Duration // 250 ms: of the fleet's view
+	InFlight     int           // 4096 handoffs at once (S17)
+	SerialBelow  uint32        // 256 tokens
+	MaxEpochs    handoff.Epoch // handoff.MaxEpochsBeforeFirstToken
+
+	// CountTokens says how many tokens the engines make of a prompt.
+	CountTokens func(prompt []byte) uint32
+
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// TemporalConfig says where histories are kept.
+type TemporalConfig struct {
+	HostPort  string
+	Namespace string // default
+	TLS       *tls.Config
+	APIKey    string
+	TaskQueue string // steps.TaskQueueServe
+	// NoAttributes starts workflows without search attributes, for a namespace
+	// whose owner does not register them.
+	NoAttributes bool
+}
+
+func (c *Config) defaults() {
+	orDefault := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	orDefault(&c.Lease, handoff.LeaseDefault)
+	orDefault(&c.Deadline, 60*time.Second)
+	orDefault(&c.Decode, 15*time.Minute)
+	orDefault(&c.Window, ledger.WindowDefault)
+	orDefault(&c.StartTimeout, time.Second)
+	orDefault(&c.Refresh, 250*time.Millisecond)
+	if c.Record == "" {
+		c.Record = steps.RecordRequest
+	}
+	if c.InFlight == 0 {
+		c.InFlight = 4096
+	}
+	if c.SerialBelow == 0 {
+		c.SerialBelow = 256
+	}
+	if c.Temporal.Namespace == "" {
+		c.Temporal.Namespace = "default"
+	}
+	if c.Temporal.TaskQueue == "" {
+		c.Temporal.TaskQueue = steps.TaskQueueServe
+	}
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Temporal.HostPort == "":
+		return handoff.Errorf(handoff.CodeInvalid, "temporal address is empty")
+	case c.Ledger == nil || c.Engines == nil || c.Remote == nil || c.CountTokens == nil:
+		return handoff.Errorf(handoff.CodeInvalid, "ledger, engines, remote readers and token counter are needed")
+	case c.Lease < handoff.LeaseMin || c.Lease > handoff.LeaseMax:
+		return handoff.Errorf(handoff.CodeInvalid, "lease %s out of %s..%s", c.Lease, handoff.LeaseMin, handoff.LeaseMax)
+	case c.Record != steps.RecordRequest && c.Record != steps.RecordHandoff:
+		return handoff.Errorf(handoff.CodeInvalid, "record %q, want %q or %q", c.Record, steps.RecordRequest, steps.RecordHandoff)
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package orchestrator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/surehand/surehand/activities/ledger"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/contracts/steps"
+	"github.com/surehand/surehand/workflows"
+)
+
+// fleet is this process's view of the engines, refreshed from the ledger. It is
+// a view: what it says is a proposal, the engines decide.
+type fleet struct {
+	o      *Orchestrator
+	choose chooser
+
+	mu      sync.Mutex
+	engines []ledger.Registered
+	err     error     // of the last refresh
+	at      time.Time // of the last good one
+	first   chan struct{}
+}
+
+// pins are engines that the caller chose.
+type pins struct{ prefill, decode string }
+
+func newFleet(o *Orchestrator) *fleet {
+	return &fleet{o: o, choose: newChooser(), first: make(chan struct{})}
+}
+
+// run refreshes the view and rebuilds the account of any engine that the ledger
+// does not know, from its daemon's own list (rule 16: TD wins).
+func (f *fleet) run(ctx context.Context) {
+	t := time.NewTicker(f.o.cfg.Refresh)
+	defer t.Stop()
+	for {
+		f.refresh(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+func (f *fleet) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	engines, err := f.o.cfg.Ledger.Engines(ctx)
+	f.mu.Lock()
+	f.err = err
+	if err == nil {
+		f.engines, f.at = engines, time.Now()
+		select {
+		case <-f.first:
+		default:
+			close(f.first)
+		}
+	}
+	f.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, e := range engines {
+		if e.Role.Decodes() && !e.Built {
+			wg.Go(func() { f.rebuild(ctx, e.Engine) })
+		}
+	}
+	wg.Wait()
+}
+
+func (f *fleet) rebuild(ctx context.Context, e ledger.Engine) {
+	m, err := f.o.movers.Mover(e.Control)
+	if err != nil {
+		return // its address is not one we may dial; it stays unbuilt and gets nothing
+	}
+	d, err := m.Describe(ctx, true)
+	if err != nil || !d.GetReady() {
+		return // asked again at the next refresh; nothing is promised meanwhile
+	}
+	held := map[handoff.Attempt]uint32{}
+	for _, t := range d.GetTargets() {
+		a, err := rpc.FromAttempt(t.GetPlan().GetAttempt())
+		if err != nil || t.GetFreed() || t.GetBlocks() == 0 {
+			continue
+		}
+		held[a] = t.GetBlocks()
+	}
+	err = f.o.cfg.Ledger.Rebuild(ctx, ledger.RebuildRequest{Engine: e.ID, Incarnation: handoff.Incarnation(d.GetIncarnation()),
+		Total: e.Blocks, Held: held, Lease: f.o.cfg.Lease})
+	if err != nil {
+		f.o.log.Warn("an engine's account was not rebuilt", "engine", e.ID, "error", err.Error())
+		return
+	}
+	f.o.log.Info("rebuilt an engine's account from its daemon", "engine", e.ID, "held", len(held))
+}
+
+// view is the last good view, and why there is none.
+func (f *fleet) view(ctx context.Context) ([]ledger.Registered, error) {
+	select {
+	case <-f.first:
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.engines == nil || time.Since(f.at) > 4*f.o.cfg.Refresh+2*time.Second {
+		if f.err != nil {
+			return nil, f.err
+		}
+		return nil, handoff.Errorf(handoff.CodeUnavailable, "no engine has registered")
+	}
+	return f.engines, nil
+}
+
+// place fills the input's seats, route and what follows from them.
+func (f *fleet) place(ctx context.Context, in *steps.Input, pin pins, exclude []handoff.EngineID) error {
+	engines, err := f.view(ctx)
+	if err != nil {
+		return err
+	}
+	p, d, err := f.choose.choose(engines, *in, pin, exclude)
+	if err != nil {
+		return err
+	}
+	in.Plan.P, in.Plan.D = seat(p), seat(d)
+	tokens := in.PromptTokens + in.Sampling.MaxTokens
+	in.Route = steps.Route{P: endpoint(p), D: endpoint(d), Blocks: (tokens + d.BlockTokens - 1) / d.BlockTokens, Total: d.Blocks}
+	in.Revision = p.Revision
+	if rate := p.PrefillTokensPerSecond; rate > 0 {
+		in.Long = time.Duration(float64(in.PromptTokens)/rate*float64(time.Second)) > workflows.LongAbove
+	}
+	return nil
+}
+
+// Place is the activities' Placer: the next plan's seats.
+func (f *fleet) Place(ctx context.Context, in steps.Input, exclude []handoff.EngineID) (p, d handoff.Seat, route steps.Route, err error) {
+	if err := f.place(ctx, &in, pins{}, exclude); err != nil {
+		return p, d, route, err
+	}
+	return in.Plan.P, in.Plan.D, in.Route, nil
+}
+
+func seat(e ledger.Registered) handoff.Seat {
+	return handoff.Seat{Engine: e.ID, Node: e.Node, Incarnation: e.NodeIncarnation}
+}
+
+func endpoint(e ledger.Registered) steps.Endpoint {
+	return steps.Endpoint{Engine: e.Address, Control: e.Control, Peer: e.Peer}
+}
+
+// Models lists what P and D together can serve.
+func (o *Orchestrator) Models(ctx context.Context) ([]Model, error) {
+	engines, err := o.fleet.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Model
+	seen := map[string]bool{}
+	for _, p := range engines {
+		for _, d := range engines {
+			if p.Role.Prefills() && d.Role.Decodes() && p.Model == d.Model && !seen[p.Model] {
+				seen[p.Model] = true
+				out = append(out, Model{Name: p.Model, Revision: p.Revision, MaxTokens: min(p.MaxTokens, d.MaxTokens)})
+			}
+		}
+	}
+	return out, nil
+}
+
+// Ready is nil when a request could be served now.
+func (o *Orchestrator) Ready(ctx context.Context) error {
+	if _, err := o.temporal.CheckHealth(ctx, nil); err != nil {
+		return handoff.Errorf(handoff.CodeUnavailable, "temporal: %s", err.Error())
+	}
+	models, err := o.Models(ctx)
+	if err != nil {
+		return err
+	}
+	if len(models) == 0 {
+		return handoff.Errorf(handoff.CodeUnavailable, "no P and D serve the same model")
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package orchestrator
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/surehand/surehand/contracts/handoff"
+)
+
+// metrics of one process. Names follow the field's routers.
+type metrics struct {
+	handoffs *prometheus.CounterVec
+	steps    *prometheus.HistogramVec
+	refused  *prometheus.CounterVec
+	ttft     prometheus.Histogram
+	tokens   *prometheus.CounterVec
+	live     prometheus.Gauge
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		handoffs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_handoffs_total", Help: "Handoffs that ended here, by outcome: completed or the code of the refusal."}, []string{"outcome"}),
+		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "surehand_handoff_phase_duration_seconds", Help: "How long each step took.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16)}, []string{"phase"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_step_refusals_total", Help: "Steps that ended with a typed refusal."}, []string{"phase", "reason"}),
+		ttft:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "surehand_ttft_seconds", Help: "From the submit to the first token in the stream.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 17)}),
+		tokens:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_prompt_tokens_total", Help: "Prompt tokens of whole streams by how their state came to D: direct, cached or recomputed."}, []string{"source"}),
+		live:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "surehand_streams_live", Help: "Streams open in this process."}),
+	}
+	if r != nil {
+		r.MustRegister(m.handoffs, m.steps, m.refused, m.ttft, m.tokens, m.live)
+	}
+	return m
+}
+
+// Step hears the end of each step.
+func (m *metrics) Step(step handoff.Step, code handoff.Code, took time.Duration) {
+	m.steps.WithLabelValues(string(step)).Observe(took.Seconds())
+	if code != handoff.CodeNone {
+		m.refused.WithLabelValues(string(step), code.String()).Inc()
+	}
+}
+
+// ended counts a stream once.
+func (m *metrics) ended(s *stream, outcome string) {
+	s.mu.Lock()
+	again := s.counted
+	s.counted = true
+	s.mu.Unlock()
+	if again {
+		return
+	}
+	m.handoffs.WithLabelValues(outcome).Inc()
+	if s.first > 0 {
+		m.ttft.Observe(s.first.Seconds())
+	}
+	if outcome == "completed" {
+		u := s.usage()
+		m.tokens.WithLabelValues("direct").Add(float64(u.Direct))
+		m.tokens.WithLabelValues("cached").Add(float64(u.Cached))
+		m.tokens.WithLabelValues("recomputed").Add(float64(u.Recomputed))
+	}
+}

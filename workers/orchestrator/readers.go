@@ -1,0 +1,79 @@
+package orchestrator
+
+import (
+	"context"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
+)
+
+// readers answers for this process and asks others over gRPC. A worker asks the
+// reader that history names, never its own gateway in its stead (rule 5c, 4).
+type readers struct{ o *Orchestrator }
+
+func (o *Orchestrator) local(at steps.ReaderAt) bool {
+	return at.Reader.Process == o.cfg.Process && at.Reader.Incarnation == o.incarnation
+}
+
+// GiveUp asks whoever history names.
+func (r readers) GiveUp(ctx context.Context, at steps.ReaderAt, a handoff.Attempt) (bool, error) {
+	if r.o.local(at) {
+		return r.o.GiveUp(ctx, at.Reader, a)
+	}
+	return r.o.cfg.Remote.GiveUp(ctx, at, a)
+}
+
+// Planned tells whoever history names.
+func (r readers) Planned(ctx context.Context, at steps.ReaderAt, p handoff.Plan, route steps.Route, token handoff.Token) error {
+	if r.o.local(at) {
+		return r.o.Planned(ctx, p, route, token)
+	}
+	return r.o.cfg.Remote.Planned(ctx, at, p, route, token)
+}
+
+// Ended tells whoever history names.
+func (r readers) Ended(ctx context.Context, at steps.ReaderAt, a handoff.Attempt, code handoff.Code, detail string) error {
+	if r.o.local(at) {
+		return r.o.Ended(ctx, a, code, detail)
+	}
+	return r.o.cfg.Remote.Ended(ctx, at, a, code, detail)
+}
+
+// GiveUp answers rule 5(c) for a stream of this very process and life.
+func (o *Orchestrator) GiveUp(_ context.Context, reader handoff.Reader, a handoff.Attempt) (bool, error) {
+	if reader.Process != o.cfg.Process || reader.Incarnation != o.incarnation {
+		return false, handoff.Errorf(handoff.CodeStaleIncarnation, "this is reader %s of another life", o.cfg.Process)
+	}
+	s := o.hub.run(a.Handoff)
+	if s == nil {
+		// A stream that was forgotten may have delivered: nothing can be said.
+		return false, handoff.Errorf(handoff.CodeGone, "no stream of %s is read here", a.Handoff)
+	}
+	if !s.giveUp(a) {
+		return false, nil
+	}
+	o.steps.Attempts.Unkeep(a) // it renews the decode lease no more
+	return true, nil
+}
+
+// Planned takes the newest planned attempt of a stream read here and attaches.
+func (o *Orchestrator) Planned(_ context.Context, p handoff.Plan, route steps.Route, token handoff.Token) error {
+	s := o.hub.run(p.Attempt.Handoff)
+	if s == nil || !s.plan(p, route) {
+		return handoff.Errorf(handoff.CodeGone, "no open stream of %s is read here", p.Attempt.Handoff)
+	}
+	o.steps.Attempts.Keep(p.Attempt)
+	o.background(func(ctx context.Context) { o.read(ctx, s, p, route, token) })
+	return nil
+}
+
+// Ended ends a stream read here that has no end of its own yet.
+func (o *Orchestrator) Ended(_ context.Context, a handoff.Attempt, code handoff.Code, detail string) error {
+	s := o.hub.run(a.Handoff)
+	if s == nil {
+		return nil // forgotten: it was over
+	}
+	s.fail(&handoff.Error{Code: code, Detail: detail})
+	o.over(s, code.String())
+	return nil
+}
