@@ -1,0 +1,124 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/orchestrator"
+)
+
+// errStopping is why a stream that outlived the grace is ended.
+var errStopping = handoff.Errorf(handoff.CodeUnavailable, "the gateway is stopping")
+
+// Config is what a gateway is made of.
+type Config struct {
+	Front    orchestrator.Front
+	Reader   Reader // nil: the gRPC Reader service is not offered
+	Log      *slog.Logger
+	Registry *prometheus.Registry
+	Keys     Keys          // of callers; empty: every caller is believed
+	Grace    time.Duration // for streams at the stop; 0: DefaultGrace
+}
+
+// Gateway answers HTTP and gRPC on its listeners until it is drained.
+type Gateway struct {
+	Config
+	models   models
+	metrics  *metrics
+	draining atomic.Bool
+	streams  atomic.Int64
+	// stop ends the streams that are left after the grace.
+	stopping context.Context
+	stop     context.CancelCauseFunc
+}
+
+// New makes a gateway; Serve starts it.
+func New(c Config) (*Gateway, error) {
+	if c.Front == nil || c.Log == nil || c.Registry == nil {
+		return nil, errors.New("a gateway needs Front, Log and Registry")
+	}
+	if c.Grace == 0 {
+		c.Grace = DefaultGrace
+	}
+	g := &Gateway{Config: c}
+	var err error
+	if g.metrics, err = newMetrics(c.Registry, func() float64 { return float64(g.streams.Load()) }); err != nil {
+		return nil, err
+	}
+	g.models.front = c.Front
+	g.stopping, g.stop = context.WithCancelCause(context.Background())
+	return g, nil
+}
+
+// Ready says whether a request could be served now.
+func (g *Gateway) Ready(ctx context.Context) error {
+	if g.draining.Load() {
+		return errStopping
+	}
+	return g.Front.Ready(ctx)
+}
+
+// begin hands a checked ask to the orchestrator. The caller closes the
+// follower and then calls done.
+func (g *Gateway) begin(ctx context.Context, a *ask) (f orchestrator.Follower, done func(), err error) {
+	if g.draining.Load() {
+		return nil, nil, errStopping
+	}
+	if err := a.check(); err != nil {
+		return nil, nil, err
+	}
+	if g.streams.Add(1) > MaxStreams {
+		g.streams.Add(-1)
+		return nil, nil, handoff.Errorf(handoff.CodeCapacity, "%d streams are open here, the limit", MaxStreams)
+	}
+	done = func() { g.streams.Add(-1) }
+	m, err := g.models.find(ctx, a.model)
+	if err == nil {
+		var r orchestrator.Request
+		if r, err = a.request(m); err == nil {
+			f, err = g.Front.Submit(ctx, r)
+		}
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return f, done, nil
+}
+
+// live is ctx, ended also when the gateway stops for good.
+func (g *Gateway) live(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	release := context.AfterFunc(g.stopping, func() { cancel(errStopping) })
+	return ctx, func() { release(); cancel(nil) }
+}
+
+// next reads one event. An error of the follower itself, or an end without a
+// terminal event, is the last event, so that no stream ends without one. Left
+// is true when the client is gone and nothing can be said to it.
+func next(ctx context.Context, f orchestrator.Follower) (e orchestrator.Event, left bool) {
+	e, err := f.Next(ctx)
+	if err == nil {
+		return e, false
+	}
+	if ctx.Err() != nil {
+		cause := context.Cause(ctx)
+		if errors.Is(cause, errStopping) {
+			return orchestrator.Event{Err: errStopping}, false
+		}
+		if errors.Is(cause, context.DeadlineExceeded) {
+			return orchestrator.Event{Err: handoff.Errorf(handoff.CodeDeadline, "the request's deadline passed")}, false
+		}
+		return orchestrator.Event{Err: handoff.Errorf(handoff.CodeCancelled, "the client left")}, true
+	}
+	var typed *handoff.Error
+	if errors.As(err, &typed) {
+		return orchestrator.Event{Err: typed}, false
+	}
+	return orchestrator.Event{Err: handoff.Errorf(handoff.CodeInternal, "the stream ended without its last event: %s", err)}, false
+}

@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+)
+
+// Running is a gateway that serves.
+type Running struct {
+	g       *Gateway
+	http    *http.Server
+	grpc    *grpc.Server
+	health  *health.Server
+	serving sync.WaitGroup
+	failed  chan error // of a listener that broke
+}
+
+// Serve takes the listeners over.
+func (g *Gateway) Serve(l *Listeners) *Running {
+	r := &Running{g: g, failed: make(chan error, 2)}
+	if l.http != nil {
+		r.http = &http.Server{
+			Handler: g.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+			MaxHeaderBytes: MaxHeaderBytes, ErrorLog: slog.NewLogLogger(g.Log.Handler(), slog.LevelDebug),
+		}
+		listener := l.http
+		if l.secure != nil {
+			c := l.secure.Clone()
+			c.NextProtos = []string{"h2", "http/1.1"}
+			listener = tls.NewListener(listener, c)
+		}
+		r.run(func() error { return r.http.Serve(listener) })
+	}
+	if l.grpc != nil {
+		r.grpc, r.health = g.grpcServer(l.secure)
+		r.run(func() error { return r.grpc.Serve(l.grpc) })
+		r.run(func() error { g.watchReady(r.health); return nil })
+	}
+	return r
+}
+
+func (r *Running) run(serve func() error) {
+	r.serving.Go(func() {
+		if err := serve(); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			r.failed <- err
+		}
+	})
+}
+
+// Failed tells of a listener that broke; nothing is sent after a drain.
+func (r *Running) Failed() <-chan error { return r.failed }
+
+// Drain stops in order: not ready, no new requests, streams finish within the
+// grace, the rest get a typed error event, then everything is closed.
+func (r *Running) Drain() error {
+	r.g.draining.Store(true)
+	if r.health != nil {
+		r.health.Shutdown()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.g.Grace)
+	defer cancel()
+	endStreams := context.AfterFunc(ctx, func() { r.g.stop(errStopping) })
+	defer r.g.stop(errStopping)
+	defer endStreams()
+
+	var both sync.WaitGroup
+	var httpErr error
+	if r.http != nil {
+		both.Go(func() { httpErr = r.stopHTTP() })
+	}
+	if r.grpc != nil {
+		both.Go(r.stopGRPC)
+	}
+	both.Wait()
+	r.g.stop(errStopping)
+	r.serving.Wait()
+	return httpErr
+}
+
+// stopHTTP waits for the streams; those that outlive even their error event
+// are cut.
+func (r *Running) stopHTTP() error {
+	ctx, cancel := context.WithTimeout(context.Background(), r.g.Grace+closeTimeout)
+	defer cancel()
+	if err := r.http.Shutdown(ctx); err != nil {
+		return errors.Join(err, r.http.Close())
+	}
+	return nil
+}
+
+func (r *Running) stopGRPC() {
+	cut := time.AfterFunc(r.g.Grace+closeTimeout, r.grpc.Stop)
+	defer cut.Stop()
+	r.grpc.GracefulStop()
+}

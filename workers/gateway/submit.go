@@ -1,0 +1,208 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/workers/orchestrator"
+)
+
+const surfaceGRPC = "grpc"
+
+// statuses that List can be asked for; empty is all.
+var statuses = []string{"", "running", "completed", "failed", "cancelled"}
+
+type submitServer struct {
+	submitv1.UnimplementedSubmitServer
+	g *Gateway
+}
+
+// Submit streams one handoff. A failure after Accepted is an event and the
+// call's status both, so that neither kind of client misses it.
+func (s *submitServer) Submit(r *submitv1.SubmitRequest, stream grpc.ServerStreamingServer[submitv1.SubmitEvent]) error {
+	clock := s.g.metrics.start(surfaceGRPC)
+	ctx, cancel := s.g.live(stream.Context())
+	defer cancel()
+	f, done, err := s.begin(ctx, r)
+	if err != nil {
+		clock.end(asRefusal(err).Code(), nil)
+		return err
+	}
+	defer done()
+	defer f.Close() // cancels the handoff if it is not over and nobody else follows
+	last, err := relay(ctx, f, stream, clock)
+	if last.Err != nil {
+		clock.end(last.Err.Code.String(), nil)
+	} else if err == nil {
+		clock.end(outcomeOK, &last.Usage)
+	}
+	return err
+}
+
+func (s *submitServer) begin(ctx context.Context, r *submitv1.SubmitRequest) (orchestrator.Follower, func(), error) {
+	a, err := fromProto(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.tenant, err = s.tenant(ctx, r.GetTenant()); err != nil {
+		return nil, nil, err
+	}
+	return s.g.begin(ctx, a)
+}
+
+func (s *submitServer) tenant(ctx context.Context, claimed string) (string, error) {
+	authorization := ""
+	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
+		authorization = values[0]
+	}
+	tenant, err := s.g.Keys.tenant(authorization, claimed)
+	if err != nil {
+		return "", err
+	}
+	return tenant, handoff.ValidateID("tenant", tenant)
+}
+
+// fromProto reads a submit as the HTTP side reads a body.
+func fromProto(r *submitv1.SubmitRequest) (*ask, error) {
+	kind := kindText
+	if len(r.GetMessages()) > 0 {
+		kind = kindChat
+		if r.GetPrompt() != "" {
+			return nil, refuse("prompt", "give a prompt or messages, not both")
+		}
+	}
+	a := newAsk(kind)
+	a.model, a.prompt, a.maxTokens, a.stop = r.GetModel(), r.GetPrompt(), r.GetMaxTokens(), r.GetStop()
+	a.key, a.prefill, a.decode = r.GetIdempotencyKey(), r.GetPrefill(), r.GetDecode()
+	a.stream, a.seed = true, r.Seed
+	if r.Temperature != nil {
+		a.temperature = r.GetTemperature()
+	}
+	if r.TopP != nil {
+		a.topP = r.GetTopP()
+	}
+	if ms := r.GetDeadlineMs(); ms < 0 || ms > maxDeadline.Milliseconds() {
+		return nil, refuse("deadline_ms", "a deadline is at most %d milliseconds", maxDeadline.Milliseconds())
+	}
+	a.deadline = time.Duration(r.GetDeadlineMs()) * time.Millisecond
+	for i, m := range r.GetMessages() {
+		if !slices.Contains(roles, m.GetRole()) {
+			return nil, refuse("messages", "message %d has a role that is none of %v", i, roles)
+		}
+		a.messages = append(a.messages, message{m.GetRole(), m.GetContent()})
+	}
+	return a, nil
+}
+
+// relay sends a follower's events until the last.
+func relay(ctx context.Context, f orchestrator.Follower, stream grpc.ServerStreamingServer[submitv1.SubmitEvent], clock *clock) (orchestrator.Event, error) {
+	accepted := &submitv1.Accepted{Handoff: f.Handoff(), Joined: f.Joined()}
+	if err := stream.Send(&submitv1.SubmitEvent{Event: &submitv1.SubmitEvent_Accepted{Accepted: accepted}}); err != nil {
+		return orchestrator.Event{Err: handoff.Errorf(handoff.CodeCancelled, "the client left")}, err
+	}
+	for {
+		e, left := next(ctx, f)
+		if left {
+			return e, context.Canceled
+		}
+		if e.Tokens > 0 && clock != nil {
+			clock.piece()
+		}
+		for _, m := range events(e) {
+			if err := stream.Send(m); err != nil {
+				return orchestrator.Event{Err: handoff.Errorf(handoff.CodeCancelled, "the client left")}, err
+			}
+		}
+		if e.Err != nil {
+			return e, e.Err
+		}
+		if e.Finish != "" {
+			return e, nil
+		}
+	}
+}
+
+// events are the messages of one event: the last one may bring text as well.
+func events(e orchestrator.Event) []*submitv1.SubmitEvent {
+	var out []*submitv1.SubmitEvent
+	if e.Err != nil {
+		return append(out, &submitv1.SubmitEvent{Event: &submitv1.SubmitEvent_Failed{Failed: rpc.Failure(e.Err)}})
+	}
+	if e.Text != "" || e.Tokens > 0 {
+		out = append(out, &submitv1.SubmitEvent{Event: &submitv1.SubmitEvent_Delta{
+			Delta: &submitv1.Delta{Position: e.Position, Text: e.Text, Tokens: e.Tokens}}})
+	}
+	if e.Finish != "" {
+		out = append(out, &submitv1.SubmitEvent{Event: &submitv1.SubmitEvent_Finished{
+			Finished: &submitv1.Finished{FinishReason: e.Finish, Usage: &submitv1.Usage{
+				PromptTokens: e.Usage.Prompt, CompletionTokens: e.Usage.Completion,
+				DirectTokens: e.Usage.Direct, CachedTokens: e.Usage.Cached, RecomputedTokens: e.Usage.Recomputed}}}})
+	}
+	return out
+}
+
+func (s *submitServer) Get(ctx context.Context, r *submitv1.GetRequest) (*submitv1.Handoff, error) {
+	tenant, err := s.named(ctx, r.GetTenant(), r.GetHandoff())
+	if err != nil {
+		return nil, err
+	}
+	return s.g.Front.Get(ctx, tenant, r.GetHandoff())
+}
+
+// Cancel is safe to repeat: a handoff that is over answers how it ended.
+func (s *submitServer) Cancel(ctx context.Context, r *submitv1.CancelRequest) (*submitv1.CancelAnswer, error) {
+	tenant, err := s.named(ctx, r.GetTenant(), r.GetHandoff())
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.g.Front.Cancel(ctx, tenant, r.GetHandoff())
+	if err != nil {
+		return nil, err
+	}
+	if before {
+		return &submitv1.CancelAnswer{BeforeCommit: true, Status: "cancelled"}, nil
+	}
+	h, err := s.g.Front.Get(ctx, tenant, r.GetHandoff())
+	if err != nil {
+		return nil, err
+	}
+	return &submitv1.CancelAnswer{Status: h.GetStatus()}, nil
+}
+
+func (s *submitServer) List(ctx context.Context, r *submitv1.ListRequest) (*submitv1.ListAnswer, error) {
+	tenant, err := s.tenant(ctx, r.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(statuses, r.GetStatus()) {
+		return nil, refuse("status", "the status is none of %v", statuses[1:])
+	}
+	limit := int(r.GetLimit())
+	if limit == 0 {
+		limit = DefaultListed
+	}
+	if limit > MaxListed {
+		return nil, refuse("limit", "at most %d handoffs are listed", MaxListed)
+	}
+	found, err := s.g.Front.List(ctx, tenant, r.GetStatus(), limit)
+	if err != nil {
+		return nil, err
+	}
+	return &submitv1.ListAnswer{Handoffs: found}, nil
+}
+
+// named checks who asks about which handoff.
+func (s *submitServer) named(ctx context.Context, claimed, id string) (string, error) {
+	tenant, err := s.tenant(ctx, claimed)
+	if err != nil {
+		return "", err
+	}
+	return tenant, handoff.ValidateID("handoff", id)
+}
