@@ -1,0 +1,87 @@
+package refengine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/surehand/surehand/transferd/client"
+)
+
+// announcer tells transferd which pieces of a source are written, with the
+// digest that D will check. The device only notes them: a daemon that is slow to
+// take a frame must not hold up other requests.
+type announcer struct {
+	e    *Engine
+	s    *source
+	news chan struct{}
+
+	mu    sync.Mutex
+	noted []stretch
+}
+
+// stretch is blocks first..last-1 of one layer.
+type stretch struct{ layer, first, last int }
+
+func newAnnouncer(e *Engine, s *source) *announcer {
+	return &announcer{e: e, s: s, news: make(chan struct{}, 1)}
+}
+
+// wrote is called by the device.
+func (a *announcer) wrote(layer, first, last int) {
+	if first == last {
+		return
+	}
+	a.mu.Lock()
+	a.noted = append(a.noted, stretch{layer, first, last})
+	a.mu.Unlock()
+	select {
+	case a.news <- struct{}{}:
+	default:
+	}
+}
+
+// flush announces what was noted, one frame a (layer, chunk).
+func (a *announcer) flush(ctx context.Context) error {
+	a.mu.Lock()
+	noted := a.noted
+	a.noted = nil
+	a.mu.Unlock()
+	for _, n := range noted {
+		if err := a.stretch(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blocks announces the first n blocks in every layer: a prefix hit.
+func (a *announcer) blocks(ctx context.Context, n int) error {
+	if n == 0 {
+		return nil
+	}
+	for layer := range a.e.form.layout.Layers {
+		if err := a.stretch(ctx, stretch{layer, 0, n}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *announcer) stretch(ctx context.Context, n stretch) error {
+	base := a.s.shape.Piece(group, uint32(n.layer), 0)
+	return a.pieces(ctx, base+uint32(n.first), base+uint32(n.last))
+}
+
+// items announces the ring and the small items: the last that is written.
+func (a *announcer) items(ctx context.Context) error {
+	return a.pieces(ctx, a.s.shape.ItemPiece(ringItem), a.s.shape.Pieces())
+}
+
+func (a *announcer) pieces(ctx context.Context, first, last uint32) error {
+	pieces, digests := make([]uint32, 0, last-first), make([]uint32, 0, last-first)
+	for p := first; p < last; p++ {
+		pieces = append(pieces, p)
+		digests = append(digests, client.Checksum(a.e.arena.Bytes(a.s.ranges[p])))
+	}
+	return a.e.daemon.Announce(ctx, a.s.plan.Attempt, pieces, digests)
+}

@@ -1,0 +1,38 @@
+package refengine
+
+// memory is a map of bounded size that loses its oldest entries.
+type memory[K comparable, V any] struct {
+	limit int
+	m     map[K]V
+	order []K // oldest first; each key once
+}
+
+func newMemory[K comparable, V any](limit int) memory[K, V] {
+	return memory[K, V]{limit: limit, m: map[K]V{}}
+}
+
+func (m *memory[K, V]) get(k K) (V, bool) {
+	v, ok := m.m[k]
+	return v, ok
+}
+
+// put keeps the first value of a key: what is over is over for one reason.
+func (m *memory[K, V]) put(k K, v V) {
+	if _, ok := m.m[k]; ok {
+		return
+	}
+	if len(m.order) == m.limit {
+		delete(m.m, m.order[0])
+		m.order = m.order[1:]
+	}
+	m.m[k] = v
+	m.order = append(m.order, k)
+}
+
+// drop forgets the oldest entries for as long as they are old.
+func (m *memory[K, V]) drop(old func(V) bool) {
+	for len(m.order) > 0 && old(m.m[m.order[0]]) {
+		delete(m.m, m.order[0])
+		m.order = m.order[1:]
+	}
+}

@@ -1,0 +1,125 @@
+package refengine
+
+import (
+	"context"
+
+	"github.com/surehand/surehand/activities/engine"
+	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/workers/refengine/answer"
+)
+
+// service is the gRPC face: it checks what came, asks the engine and types what
+// goes back. It keeps nothing.
+type service struct {
+	enginev1.UnimplementedEngineServer
+	e *Engine
+}
+
+func (s *service) Describe(context.Context, *enginev1.DescribeRequest) (*enginev1.Description, error) {
+	return s.e.Description(), nil
+}
+
+func (s *service) Reserve(ctx context.Context, m *enginev1.ReserveRequest) (*enginev1.ReserveAnswer, error) {
+	e := s.e
+	plan, err := rpc.FromPlan(m.GetPlan())
+	if err == nil {
+		err = e.compatible(m.GetRevision(), m.GetLayout())
+	}
+	if err == nil {
+		err = e.seated(plan.D, engine.RoleDecode)
+	}
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	r, err := e.room(m)
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	token, blocks, err := e.reserve(ctx, plan, r)
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	return &enginev1.ReserveAnswer{Token: rpc.Token(token), Blocks: uint32(blocks)}, nil
+}
+
+func (s *service) Prefill(m *enginev1.PrefillRequest, stream enginev1.Engine_PrefillServer) error {
+	e := s.e
+	plan, err := rpc.FromPlan(m.GetPlan())
+	if err == nil {
+		err = e.seated(plan.P, engine.RolePrefill)
+	}
+	if err == nil && m.GetHolder() != string(plan.D.Node) {
+		err = handoff.Errorf(handoff.CodeInvalid, "holder %q, the plan's D is at %q", m.GetHolder(), plan.D.Node)
+	}
+	if err != nil {
+		return rpc.Status(err)
+	}
+	p, err := e.prompt(m)
+	if err != nil {
+		return rpc.Status(err)
+	}
+	run, err := e.prefill(plan, p)
+	if err != nil {
+		return rpc.Status(err)
+	}
+	return rpc.Status(run.run.follow(stream.Context(), stream.Send))
+}
+
+func (s *service) Attach(m *enginev1.AttachRequest, stream enginev1.Engine_AttachServer) error {
+	plan, err := rpc.FromPlan(m.GetPlan())
+	if err != nil {
+		return rpc.Status(err)
+	}
+	token, err := rpc.FromToken(m.GetToken())
+	if err != nil {
+		return rpc.Status(err)
+	}
+	log, err := s.e.attach(stream.Context(), plan, token)
+	if err != nil {
+		return rpc.Status(err)
+	}
+	return rpc.Status(log.Follow(stream.Context(), m.GetFrom(), func(e answer.Event) error { return stream.Send(toEvent(e)) }))
+}
+
+func toEvent(e answer.Event) *enginev1.DecodeEvent {
+	m := &enginev1.DecodeEvent{Position: e.Position, Text: e.Text, Tokens: e.Tokens, FinishReason: e.Finish}
+	if e.Finish != "" {
+		m.Counts = &enginev1.Counts{Direct: e.Counts.Direct, Cached: e.Counts.Cached, Recomputed: e.Counts.Recomputed, Completion: e.Counts.Completion}
+	}
+	return m
+}
+
+func (s *service) Cancel(ctx context.Context, m *enginev1.CancelRequest) (*enginev1.CancelAnswer, error) {
+	plan, err := rpc.FromPlan(m.GetPlan())
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	known, err := s.e.cancelAttempt(ctx, plan)
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	return &enginev1.CancelAnswer{Known: known}, nil
+}
+
+// attach finds the answer that a token is for.
+func (e *Engine) attach(ctx context.Context, plan handoff.Plan, token handoff.Token) (*answer.Log, error) {
+	t, done, err := e.attempts.answer(plan)
+	if err != nil {
+		return nil, err
+	}
+	log, its := done.log, done.token
+	if t != nil {
+		select {
+		case <-t.reserved.done():
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		log, its = t.log, t.token
+	}
+	if its != token {
+		return nil, handoff.Errorf(handoff.CodeStaleToken, "%s", token)
+	}
+	return log, nil
+}

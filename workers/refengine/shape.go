@@ -1,0 +1,65 @@
+package refengine
+
+import (
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/refengine/model"
+	"github.com/surehand/surehand/workers/refengine/paged"
+)
+
+// group is the one cache group of paged KV; its blocks are those of the prompt.
+const group = 0
+
+// ringItem comes first of the items.
+const ringItem = 0
+
+// form is what an engine's handoffs have in common.
+type form struct {
+	revision string
+	digest   handoff.Digest // of the layout
+	layout   paged.Layout
+	items    []model.Item
+}
+
+// shape is what the handoff of so many prompt tokens moves.
+func (f form) shape(tokens int) handoff.Shape {
+	s := handoff.Shape{Revision: f.revision, Layout: f.digest, Tokens: uint32(tokens),
+		Groups: []handoff.Group{{Name: "paged", Layers: uint32(f.layout.Layers), Blocks: uint32(f.layout.BlocksFor(tokens)), BlockBytes: uint32(f.layout.RunBytes)}},
+		Items:  []handoff.Item{{Class: "ring", Bytes: uint32(f.layout.RingBytes)}}}
+	for _, i := range f.items {
+		s.Items = append(s.Items, handoff.Item{Class: i.Name, Bytes: uint32(i.Bytes)})
+	}
+	return s
+}
+
+// ranges is where each piece of a shape lies for a sequence, in piece order.
+func (f form) ranges(s handoff.Shape, q *paged.Sequence) []paged.Range {
+	out := make([]paged.Range, 0, s.Pieces())
+	for layer := range f.layout.Layers {
+		for _, b := range q.Blocks()[:s.Groups[group].Blocks] {
+			out = append(out, f.layout.Run(b, layer))
+		}
+	}
+	out = append(out, f.layout.Ring(q.Slot()))
+	base := f.layout.Items(q.Slot()).Offset
+	for _, i := range f.items {
+		out = append(out, paged.Range{Offset: base + i.Offset, Bytes: i.Bytes})
+	}
+	return out
+}
+
+func offsets(ranges []paged.Range) []uint64 {
+	out := make([]uint64, len(ranges))
+	for i, r := range ranges {
+		out[i] = uint64(r.Offset)
+	}
+	return out
+}
+
+// physical names the blocks that a grant pins.
+func physical(blocks []paged.Block) []uint32 {
+	out := make([]uint32, len(blocks))
+	for i, b := range blocks {
+		out[i] = uint32(b)
+	}
+	return out
+}

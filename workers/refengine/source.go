@@ -1,0 +1,198 @@
+package refengine
+
+import (
+	"context"
+	"time"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/client"
+	"github.com/surehand/surehand/workers/refengine/compute"
+	"github.com/surehand/surehand/workers/refengine/paged"
+	"github.com/surehand/surehand/workers/refengine/schedule"
+)
+
+// prompt is what a prefill computes.
+type prompt struct {
+	tokens   []int
+	sampling compute.Sampling
+	salt     paged.Salt
+	lease    time.Duration
+}
+
+// source is the state of one attempt at P, from its allocation to its release.
+type source struct {
+	held
+	prompt prompt
+	shape  handoff.Shape
+	ranges []paged.Range // of the pieces
+	cached int           // leading tokens that a prefix hit brought
+	run    progress
+}
+
+// prefill starts the run of a plan, or joins it.
+//
+// Idempotent under the attempt: one run, one grant, however often it is asked.
+func (e *Engine) prefill(plan handoff.Plan, p prompt) (*source, error) {
+	s, made, err := e.attempts.source(plan, func() (*source, error) {
+		return &source{held: newHeld(plan), prompt: p, run: newProgress()}, e.stale(plan.P)
+	})
+	if made {
+		e.owners.Go(func() { e.ownSource(s) })
+	}
+	return s, err
+}
+
+// ownSource is the goroutine that owns a source's memory.
+func (e *Engine) ownSource(s *source) {
+	if err := e.allocateSource(s); err != nil {
+		e.endSource(s, err)
+		e.attempts.forgetSource(s, nil) // nothing was taken: it may be asked again
+		return
+	}
+	err := e.openSource(s)
+	if err != nil && handoff.CodeOf(err) != handoff.CodeUnavailable { // refused: nobody ever held it
+		e.endSource(s, err)
+		e.release(s.seq)
+		e.attempts.forgetSource(s, nil)
+		return
+	}
+	if err == nil {
+		err = e.fill(s)
+	}
+	if err == nil {
+		err = e.keep(s)
+	}
+	e.endSource(s, err)
+	if err := e.closeSource(s); err != nil && e.ctx.Err() == nil {
+		e.c.Log.Error("close source", "attempt", s.plan.Attempt.String(), "error", err)
+	}
+	if e.takeBack(&s.held, true) {
+		e.attempts.forgetSource(s, s.why())
+	}
+}
+
+// endSource ends the run for those who follow it, too.
+func (e *Engine) endSource(s *source, cause error) {
+	s.end(cause)
+	s.run.fail(s.why())
+}
+
+// allocateSource takes the longest cached prefix and blocks for the rest.
+func (e *Engine) allocateSource(s *source) error {
+	var shared []paged.Block
+	if e.compute.Shares() {
+		shared = e.arena.Lookup(s.prompt.salt, s.prompt.tokens)
+	}
+	q, err := e.allocate(shared, len(s.prompt.tokens))
+	if err != nil {
+		return err
+	}
+	s.seq, s.cached = q, len(shared)*e.form.layout.BlockTokens
+	s.shape = e.form.shape(len(s.prompt.tokens))
+	s.ranges = e.form.ranges(s.shape, q)
+	return nil
+}
+
+func (e *Engine) openSource(s *source) error {
+	grant, err := e.daemon.OpenSource(e.ctx, client.SourceSpec{Plan: s.plan, Shape: s.shape, Offsets: offsets(s.ranges),
+		Blocks: physical(s.seq.Blocks()), Lease: s.prompt.lease})
+	if err == nil {
+		s.run.open(grant.Capability, e.daemon.PeerAddress(), len(s.prompt.tokens))
+	}
+	return err
+}
+
+// fill computes the prompt, announces each piece once it is written for good,
+// and seals.
+func (e *Engine) fill(s *source) error {
+	began := time.Now()
+	out := newAnnouncer(e, s)
+	if err := out.blocks(e.ctx, s.cached/e.form.layout.BlockTokens); err != nil {
+		return err
+	}
+	task, err := e.startPrefill(s, out)
+	if err != nil {
+		return err
+	}
+	for running := true; running; {
+		select {
+		case <-out.news:
+		case <-task.Done():
+			running = false
+		case <-s.stop.done():
+			task.Stop(s.why())
+			<-task.Done()
+			return s.why()
+		}
+		if err := out.flush(e.ctx); err != nil {
+			task.Stop(err)
+			<-task.Done()
+			return err
+		}
+	}
+	if err := task.Err(); err != nil {
+		return err
+	}
+	if err := out.items(e.ctx); err != nil {
+		return err
+	}
+	if err := e.daemon.Seal(e.ctx, s.plan.Attempt); err != nil {
+		return err
+	}
+	if e.compute.Shares() {
+		if err := e.arena.Insert(s.prompt.salt, s.prompt.tokens, s.seq.Blocks()); err != nil {
+			return handoff.Errorf(handoff.CodeInternal, "prefix: %s", err)
+		}
+	}
+	s.run.seal(len(s.prompt.tokens), s.cached, time.Since(began))
+	return nil
+}
+
+// startPrefill hands the prompt to the device.
+func (e *Engine) startPrefill(s *source, out *announcer) (*schedule.Task, error) {
+	run, err := e.compute.Prefill(s.seq, s.plan.Attempt, s.prompt.tokens, s.cached, s.prompt.sampling)
+	if err != nil {
+		return nil, err
+	}
+	l, pos, end := e.form.layout, s.cached, len(s.prompt.tokens)
+	return e.device.Prefill(end-pos, func(n int) error {
+		first, last := pos/l.BlockTokens, (pos+n)/l.BlockTokens
+		if pos+n == end {
+			last = l.BlocksFor(end) // the rest of the last block belongs to nobody
+		}
+		if err := run.Chunk(n, func(layer int) { out.wrote(layer, first, last) }); err != nil {
+			return err
+		}
+		s.seq.Seal(last) // rule 11
+		if pos += n; pos == end {
+			if err := run.Finish(); err != nil {
+				return err
+			}
+		}
+		s.run.advance(pos)
+		return nil
+	}), nil
+}
+
+// keep holds a sealed source for its readers until somebody ends it.
+func (e *Engine) keep(s *source) error {
+	select {
+	case <-s.stop.done():
+		return s.why()
+	case <-e.ctx.Done():
+		return context.Cause(e.ctx)
+	}
+}
+
+// closeSource tells the daemon, if it was not the daemon that told us.
+func (e *Engine) closeSource(s *source) error {
+	if s.gone.isSet() {
+		return nil
+	}
+	code := handoff.CodeOf(s.why())
+	err := insist(e.ctx, s.gone.done(), func(ctx context.Context) error { return e.daemon.CloseSource(ctx, s.plan.Attempt, code) })
+	if handoff.CodeOf(err) == handoff.CodeClosed {
+		return nil // a repeat, or the daemon was first
+	}
+	return err
+}
