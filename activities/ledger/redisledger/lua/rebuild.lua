@@ -12,7 +12,6 @@ if known and later(known, ARGV[1]) then
   return {'stale_incarnation', 'the engine is at incarnation ' .. known}
 end
 for i = 5, #ARGV, 2 do
-  drop(ARGV[i])
   promise(ARGV[i], tonumber(ARGV[i + 1]), t + tonumber(ARGV[3]))
 end
 local used = 0
