@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -12,6 +13,7 @@ type Capacity struct {
 	Total   uint32  // blocks
 	Omit    Omitted // only the explorer sets it
 	entries map[Attempt]Held
+	extra   uint32 // what a mutant's counter was given back too often
 }
 
 // Held is one attempt's promise of blocks until End.
@@ -29,6 +31,9 @@ func (c *Capacity) Reserve(now Instant, a Attempt, blocks uint32, lease time.Dur
 		c.entries[a] = h
 		return nil
 	}
+	if blocks == 0 {
+		return Errorf(CodeInvalid, "a promise of no blocks")
+	}
 	if free := c.Free(); blocks > free {
 		return Errorf(CodeCapacity, "%d blocks wanted, %d of %d free", blocks, free, c.Total)
 	}
@@ -43,6 +48,9 @@ func (c *Capacity) Reserve(now Instant, a Attempt, blocks uint32, lease time.Dur
 func (c *Capacity) Release(a Attempt) bool {
 	_, ok := c.entries[a]
 	delete(c.entries, a)
+	if !ok && c.Omit.Has(RuleCapacitySet) {
+		c.extra++ // a counter goes up whoever gives back
+	}
 	return ok
 }
 
@@ -84,19 +92,19 @@ func (c *Capacity) Rebuild(now Instant, td map[Attempt]uint32, lease time.Durati
 
 // Used is the number of promised blocks.
 func (c *Capacity) Used() uint32 {
-	var n uint32
+	var n uint64
 	for _, h := range c.entries {
-		n += h.Blocks
+		n += uint64(h.Blocks)
 	}
-	return n
+	return uint32(min(n, math.MaxUint32))
 }
 
 // Free is what may still be promised; a rebuild can make Used exceed Total.
 func (c *Capacity) Free() uint32 {
 	if u := c.Used(); u < c.Total {
-		return c.Total - u
+		return c.Total - u + c.extra
 	}
-	return 0
+	return c.extra
 }
 
 // Entries gives a copy of the set.

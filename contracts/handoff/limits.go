@@ -44,4 +44,6 @@ const (
 	MaxTargets    = 16384
 	MaxSources    = 16384
 	MaxTombstones = 1 << 20
+	// MaxReaderAttempts bounds what one stream's reader records.
+	MaxReaderAttempts = 2 * int(MaxEpoch)
 )

@@ -113,7 +113,11 @@ func (s Shape) Validate() error {
 		if g.BlockBytes == 0 || g.BlockBytes > MaxPieceBytes {
 			return Errorf(CodeInvalid, "group %d: block of %d bytes, want 1..%d", i, g.BlockBytes, MaxPieceBytes)
 		}
-		pieces += uint64(g.Layers) * uint64(g.Blocks)
+		n := uint64(g.Layers) * uint64(g.Blocks)
+		if n > MaxPieces {
+			return Errorf(CodeTooLarge, "group %d has %d pieces, limit %d", i, n, MaxPieces)
+		}
+		pieces += n
 	}
 	for i, it := range s.Items {
 		if len(it.Class) == 0 || len(it.Class) > MaxNameBytes || it.Bytes == 0 || it.Bytes > MaxPieceBytes {

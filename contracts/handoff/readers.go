@@ -18,14 +18,19 @@ type Reading struct {
 	Omit Omitted // only the explorer sets it
 
 	state      map[Attempt]ReaderState
+	newest     Epoch
 	delivering *Attempt
 }
+
+// Newest tells the newest planned attempt; older ones count as given up
+// (rule 5c, clause 7). A reader that is named later must be told before it reads.
+func (r *Reading) Newest(a Attempt) { r.newest = max(r.newest, a.Epoch) }
 
 // Deliver asks for leave to write bytes of a to the client. It records
 // *delivering* before the first byte is written; the answer false means that
 // the byte must be dropped, whenever it was read.
 func (r *Reading) Deliver(a Attempt) bool {
-	if r.state[a] == ReaderGivenUp {
+	if r.State(a) == ReaderGivenUp {
 		return false
 	}
 	if r.delivering != nil && *r.delivering != a {
@@ -34,33 +39,51 @@ func (r *Reading) Deliver(a Attempt) bool {
 	if r.Omit.Has(RuleReaderRecords) {
 		return true
 	}
-	r.set(a, ReaderDelivering)
+	if !r.set(a, ReaderDelivering) {
+		return false
+	}
 	r.delivering = &a
 	return true
 }
 
 // GiveUp asks that no byte of a is ever delivered. It records before it
 // answers; if a is being delivered already, the asker must go on with a.
+// ReaderUndecided says that it could not be recorded: it proves nothing.
 func (r *Reading) GiveUp(a Attempt) ReaderState {
-	if r.state[a] != ReaderUndecided {
-		return r.state[a]
+	if s := r.State(a); s != ReaderUndecided {
+		return s
 	}
 	if r.Omit.Has(RuleReaderAnswers) {
 		return ReaderGivenUp
 	}
-	r.set(a, ReaderGivenUp)
+	if !r.set(a, ReaderGivenUp) {
+		return ReaderUndecided
+	}
 	return ReaderGivenUp
 }
 
 // State tells what was decided about a.
-func (r *Reading) State(a Attempt) ReaderState { return r.state[a] }
+func (r *Reading) State(a Attempt) ReaderState {
+	if s := r.state[a]; s != ReaderUndecided {
+		return s
+	}
+	if a.Epoch < r.newest {
+		return ReaderGivenUp
+	}
+	return ReaderUndecided
+}
 
 // Delivering is the attempt whose bytes the client gets, nil before the first.
 func (r *Reading) Delivering() *Attempt { return r.delivering }
 
-func (r *Reading) set(a Attempt, s ReaderState) {
+// set records, unless as many attempts as one handoff can have are recorded.
+func (r *Reading) set(a Attempt, s ReaderState) bool {
 	if r.state == nil {
 		r.state = map[Attempt]ReaderState{}
 	}
+	if _, ok := r.state[a]; !ok && len(r.state) >= MaxReaderAttempts {
+		return false
+	}
 	r.state[a] = s
+	return true
 }

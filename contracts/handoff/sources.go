@@ -190,4 +190,3 @@ func (t *Sources) Forget(a Attempt) bool {
 	t.freed--
 	return true
 }
-

@@ -73,5 +73,8 @@ func (t *Sources) guardOpen(r *Source, in SourceInput) (Code, string) {
 	if t.Live() >= t.maxLive || t.freed >= t.maxFreed {
 		return CodeCapacity, "source table is full"
 	}
+	if err := in.Shape.Validate(); err != nil {
+		return CodeOf(err), err.Error() // before anything is allocated for it
+	}
 	return CodeNone, ""
 }

@@ -116,6 +116,9 @@ func (t *Targets) guardOpen(r *Target, in TargetInput) (Code, string) {
 	if t.Live() >= t.maxLive || t.freed >= t.maxFreed {
 		return CodeCapacity, "target table is full"
 	}
+	if err := in.Shape.Validate(); err != nil {
+		return CodeOf(err), err.Error() // before anything is allocated for it
+	}
 	if t.otherNonce(a) && !t.Omit.Has(RuleTargetNonce) {
 		return CodeConflict, "another nonce holds this epoch" // rule 6
 	}

@@ -1,0 +1,130 @@
+package handoff
+
+import (
+	"math/rand"
+	"testing"
+)
+
+// Whatever results come, in whatever order, each command once: the handoff
+// ends, a second epoch begins only on a proof, and nothing is awaited at the end.
+func TestArbitraryResultsEndTheHandoff(t *testing.T) {
+	for seed := range int64(3000) {
+		rnd := rand.New(rand.NewSource(seed))
+		c := NewCoordinator(testPlan(1, 1), Policy{})
+		reader := Reader{"g", 1, 1}
+		c.NameReader(reader)
+		pending := c.Commands()
+		proved := false
+		for range 400 {
+			if c.Ended() {
+				break
+			}
+			switch rnd.Intn(30) {
+			case 0:
+				c.StreamEnded([]Code{CodeNone, CodeStreamBroken}[rnd.Intn(2)], "")
+			case 1:
+				c.StreamLost(c.Reader(), CodeEngine, "")
+				proved = proved || c.Phase() == PhasePlacing
+			case 2:
+				if rnd.Intn(10) == 0 {
+					c.Cancel()
+				}
+			case 3:
+				reader.Number++
+				c.NameReader(reader)
+			}
+			if len(pending) > 0 {
+				i := rnd.Intn(len(pending))
+				cmd := pending[i]
+				pending = append(pending[:i], pending[i+1:]...)
+				r := arbitraryResult(rnd, c, cmd)
+				epoch := c.Plan().Attempt.Epoch
+				if r.Attempt == c.Plan().Attempt && r.Verdict == VerdictClosed {
+					proved = true
+				}
+				if c.Step(r); c.Plan().Attempt.Epoch > epoch {
+					if !proved {
+						t.Fatalf("seed %d: epoch %d was planned without a proof", seed, c.Plan().Attempt.Epoch)
+					}
+					proved = false
+				}
+			} else if c.Phase() == PhaseDecoding {
+				c.StreamEnded(CodeNone, "")
+			}
+			pending = append(pending, c.Commands()...)
+		}
+		switch {
+		case !c.Ended():
+			t.Fatalf("seed %d: still %s with %d commands", seed, c.Phase(), len(pending))
+		case len(pending) > 0:
+			t.Fatalf("seed %d: ended while %v is awaited", seed, pending)
+		case c.Outcome() == nil:
+			t.Fatalf("seed %d: no outcome", seed)
+		}
+	}
+}
+
+func arbitraryResult(rnd *rand.Rand, c *Coordinator, cmd Command) Result {
+	r := Result{Step: cmd.Step, Attempt: cmd.Plan.Attempt}
+	if rnd.Intn(3) == 0 {
+		r.Code = Code(1 + rnd.Intn(int(codeEnd)-1))
+	}
+	switch cmd.Step {
+	case StepUndoTransfer, StepUndoPrefill, StepAskReader:
+		r.Verdict = Verdict(1 + rnd.Intn(4))
+		r.Reader = c.Reader()
+	case StepPlace:
+		next := testPlan(cmd.Plan.Attempt.Epoch+1, cmd.Plan.Attempt.Nonce+1)
+		r.Next = &next
+	}
+	return r
+}
+
+func TestAPlanThatDoesNotFollowIsRefused(t *testing.T) {
+	for i, f := range []func(*Plan){
+		func(p *Plan) { p.Attempt.Epoch = 3 }, func(p *Plan) { p.Attempt.Handoff = "other" }, func(p *Plan) { p.Attempt.Nonce = 1 },
+		func(p *Plan) { p.BodyDigest = Digest{7} }, func(p *Plan) { p.D.Incarnation = 0 },
+	} {
+		c := NewCoordinator(testPlan(1, 1), Policy{})
+		c.Step(Result{Step: StepReserve, Attempt: c.Plan().Attempt, Code: CodeCapacity})
+		c.Step(Result{Step: StepUndoTransfer, Attempt: c.Plan().Attempt, Verdict: VerdictClosed})
+		next := testPlan(2, 2)
+		f(&next)
+		c.Step(Result{Step: StepPlace, Attempt: c.Plan().Attempt, Next: &next})
+		if o := c.Outcome(); o == nil || o.Code != CodeInternal {
+			t.Errorf("change %d: %s", i, c.Phase())
+		}
+	}
+}
+
+func TestTheNextPlanNamesTheReaderOfHistory(t *testing.T) {
+	c := NewCoordinator(testPlan(1, 1), Policy{})
+	c.NameReader(Reader{"g1", 1, 2})
+	c.NameReader(Reader{"g0", 1, 1}) // older: changes nothing
+	c.Step(Result{Step: StepReserve, Attempt: c.Plan().Attempt, Code: CodeCapacity})
+	c.Step(Result{Step: StepUndoTransfer, Attempt: c.Plan().Attempt, Verdict: VerdictClosed})
+	next := testPlan(2, 2)
+	c.Step(Result{Step: StepPlace, Attempt: c.Plan().Attempt, Next: &next})
+	if got := c.Plan().Reader; got != (Reader{"g1", 1, 2}) || c.Plan().Attempt.Epoch != 2 {
+		t.Errorf("plan %+v", c.Plan())
+	}
+}
+
+func TestALostStreamIsNotAdoptedAgain(t *testing.T) {
+	c := NewCoordinator(testPlan(1, 1), Policy{})
+	a := c.Plan().Attempt
+	c.Step(Result{Step: StepTransfer, Attempt: a, Code: CodeUnavailable})
+	c.Step(Result{Step: StepUndoTransfer, Attempt: a, Verdict: VerdictCommitted})
+	if c.Phase() != PhaseDecoding {
+		t.Fatal(c.Phase())
+	}
+	c.StreamLost(c.Reader(), CodeEngine, "")
+	if c.Phase() != PhasePlacing {
+		t.Errorf("%s: the reader's word is a proof whatever D did", c.Phase())
+	}
+	c.Commands()
+	c.Step(Result{Step: StepUndoTransfer, Attempt: a, Verdict: VerdictCommitted})
+	if c.Phase() != PhasePlacing {
+		t.Errorf("%s: a commit that its reader gave up was adopted", c.Phase())
+	}
+}

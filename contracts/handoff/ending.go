@@ -1,0 +1,48 @@
+package handoff
+
+// Cancel is the client's cancel. Everything planned is released; TD's order of
+// Commit and Release decides, and the answer says which (rule 18).
+func (c *Coordinator) Cancel() {
+	if c.cancelled || c.outcome != nil {
+		return
+	}
+	c.cancelled = true
+	if c.phase == PhasePlacing && c.Omit.Has(RuleCancelBeforePlan) {
+		return
+	}
+	c.closeWith(Outcome{Attempt: c.plan.Attempt, Committed: c.committed, Code: CodeCancelled})
+	c.release(StepUndoTransfer, StepUndoPrefill, StepUndoReserve)
+}
+
+// StreamEnded is the reader's report that the stream is over: whole, or broken
+// with a code. It is history (a signal) before it is acted on, so a release may
+// follow. A reader delivers one attempt only, so the caller drops a report that
+// names another attempt than the present one.
+func (c *Coordinator) StreamEnded(code Code, detail string) {
+	if c.outcome != nil {
+		return
+	}
+	c.closeWith(Outcome{Attempt: c.plan.Attempt, Committed: c.committed || code == CodeNone, Code: code, Detail: detail})
+	if code == CodeNone {
+		c.release(StepUndoReserve) // D ended the decode by itself, P was freed by the transfer's end
+		return
+	}
+	c.release(StepUndoTransfer, StepUndoPrefill, StepUndoReserve)
+}
+
+// StreamLost is the reader's report that D's stream broke before the first
+// token, and that the reader gave the attempt up: rule 5(c) proves it closed,
+// whatever became of D, so another epoch may be planned.
+func (c *Coordinator) StreamLost(by Reader, code Code, detail string) {
+	if c.phase != PhaseDecoding || c.outcome != nil {
+		return
+	}
+	c.committed = false
+	c.failure = &Result{Step: StepDecode, Attempt: c.plan.Attempt, Code: code, Detail: detail}
+	c.phase = PhaseFencing
+	c.target, c.source = VerdictNone, VerdictNone // an adopted commit is no answer to this fence
+	c.asked, c.askedOf = VerdictClosed, by
+	c.issue(StepUndoTransfer, StepUndoPrefill)
+	c.judge()
+	c.settle()
+}

@@ -1,0 +1,121 @@
+package handoff
+
+// fail begins the fence: each place that could still let the attempt become
+// visible is asked to close it, softly (rules 4 and 5). The ledger's promise
+// ends only once it is known that nothing is adopted.
+func (c *Coordinator) fail(r Result) {
+	c.failure = &r
+	c.phase = PhaseFencing
+	c.issue(StepUndoTransfer, StepUndoPrefill)
+	if c.Omit.Has(RuleFence) {
+		c.next()
+	}
+}
+
+func (c *Coordinator) undone(r Result) {
+	switch r.Step {
+	case StepUndoTransfer:
+		c.target = r.Verdict
+		if c.phase == PhaseClosing && (r.Verdict == VerdictCommitted || r.Verdict == VerdictOver) {
+			c.sawCommit()
+		}
+	case StepUndoPrefill:
+		c.source = r.Verdict
+	}
+	c.judge()
+}
+
+// judge decides what follows a failed attempt as its closers answer.
+func (c *Coordinator) judge() {
+	if c.phase != PhaseFencing || c.waits(StepAskReader) {
+		return
+	}
+	reset := c.failure.Code == CodeReset
+	switch {
+	case reset: // rule 13: it closes what is not committed and plans nothing
+		if !c.waits(StepUndoTransfer, StepUndoPrefill) {
+			c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeReset, Detail: c.failure.Detail, Committed: c.target == VerdictCommitted})
+		}
+	case c.asked == VerdictClosed: // the reader's word stands whatever D did
+		c.next()
+	case c.target == VerdictCommitted, c.asked == VerdictCommitted:
+		c.decode() // the asker adopts the commit
+	case c.target == VerdictClosed, c.source == VerdictClosed:
+		c.next() // one proof is enough; the other closer's answer decides nothing more
+	case c.waits(StepUndoTransfer, StepUndoPrefill):
+	case c.givesUp():
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail})
+	case c.asked == VerdictNone, c.asking != c.reader:
+		c.ask()
+	default:
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeOutcomeUnknown,
+			Detail: "after " + c.failure.Code.String() + " in " + string(c.failure.Step) + ": neither TD, TP nor the reader can prove the attempt closed"})
+	}
+}
+
+// ask puts the question of rule 5(c) to the reader that history names now.
+func (c *Coordinator) ask() {
+	c.asking = c.reader
+	c.issue(StepAskReader)
+}
+
+// givesUp says that no other epoch would follow even a proved closure.
+func (c *Coordinator) givesUp() bool {
+	a := c.failure.Code.Advice()
+	return a == GiveUp || a == CallOperator || c.plan.Attempt.Epoch >= c.Policy.MaxEpochs
+}
+
+// next plans another epoch, or ends with the failure.
+func (c *Coordinator) next() {
+	switch {
+	case c.cancelled && !c.Omit.Has(RuleCancelBeforePlan):
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeCancelled})
+	case c.givesUp():
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail})
+	default:
+		c.phase = PhasePlacing
+		c.issue(StepPlace)
+	}
+}
+
+func (c *Coordinator) placed(r Result) {
+	if c.phase != PhasePlacing {
+		return
+	}
+	switch {
+	case c.cancelled && !c.Omit.Has(RuleCancelBeforePlan):
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeCancelled})
+	case r.Code != CodeNone || r.Next == nil:
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail + "; no other placement: " + r.Detail})
+	case c.onlyReader() && c.askedOf != c.reader && !c.Omit.Has(RuleReaderSame):
+		c.phase = PhaseFencing // history names another reader now: that answer is void (rule 5c)
+		c.ask()
+	case !c.follows(*r.Next):
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeInternal, Detail: "placement gave a plan that does not follow this one"})
+	default:
+		c.supersede(*r.Next)
+	}
+}
+
+// follows says whether p may be the plan of the next epoch: the same handoff
+// and body, another nonce.
+func (c *Coordinator) follows(p Plan) bool {
+	a := c.plan.Attempt
+	return p.Attempt.Handoff == a.Handoff && p.Attempt.Epoch == a.Epoch+1 && p.Attempt.Nonce != a.Nonce &&
+		p.BodyDigest == c.plan.BodyDigest && p.Validate() == nil
+}
+
+// supersede begins the next epoch. Its plan names the reader that history names.
+func (c *Coordinator) supersede(p Plan) {
+	c.issue(StepUndoReserve)
+	if c.target != VerdictClosed { // rule 5(c)6: a superseded attempt that may decode is waste; end it
+		c.release(StepUndoTransfer)
+	}
+	p.Reader = c.reader
+	c.begin(p)
+}
+
+// onlyReader says that the proof rests on the reader's word alone.
+func (c *Coordinator) onlyReader() bool {
+	return c.target != VerdictClosed && c.source != VerdictClosed
+}
