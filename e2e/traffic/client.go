@@ -1,0 +1,80 @@
+package traffic
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Limits of what the client reads.
+const (
+	maxAnswerBytes = 64 << 20
+	maxErrorBytes  = 64 << 10
+)
+
+// Client sends asks to one gateway. Safe for concurrent use.
+type Client struct {
+	Base string // http://host:port
+	http *http.Client
+}
+
+// NewClient keeps connections for many requests at once.
+func NewClient(address string) *Client {
+	return &Client{Base: "http://" + address, http: &http.Client{Transport: &http.Transport{
+		MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, DisableCompression: true}}}
+}
+
+// Close drops the idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Send asks and reads until the end. It never errs: whatever happened is in the
+// answer. Ending ctx is the client leaving.
+func (c *Client) Send(ctx context.Context, a Ask) (out Answer) {
+	began := time.Now()
+	defer func() { out.Total = time.Since(began) }()
+	r, err := a.request(ctx, c.Base)
+	if err != nil {
+		out.Broken = err
+		return out
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		out.Broken = err
+		return out
+	}
+	defer resp.Body.Close()
+	out.Status, out.Handoff = resp.StatusCode, resp.Header.Get("X-Surehand-Handoff")
+	out.Joined = resp.Header.Get("X-Surehand-Joined") == "true"
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		out.refused(io.LimitReader(resp.Body, maxErrorBytes))
+	case a.Whole:
+		out.whole(io.LimitReader(resp.Body, maxAnswerBytes), began)
+	default:
+		out.stream(io.LimitReader(resp.Body, maxAnswerBytes), began, a.OnPiece)
+	}
+	return out
+}
+
+// Post sends any body anywhere and tells the status and, if it is a typed
+// refusal, which.
+func (c *Client) Post(ctx context.Context, path, contentType string, text []byte, headers map[string]string) (out Answer) {
+	r, err := newRequest(ctx, c.Base+path, text, headers)
+	if err != nil {
+		out.Broken = err
+		return out
+	}
+	r.Header.Set("Content-Type", contentType)
+	resp, err := c.http.Do(r)
+	if err != nil {
+		out.Broken = err
+		return out
+	}
+	defer resp.Body.Close()
+	out.Status = resp.StatusCode
+	if resp.StatusCode != http.StatusOK {
+		out.refused(io.LimitReader(resp.Body, maxErrorBytes))
+	}
+	return out
+}
