@@ -1,0 +1,211 @@
+package dev
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Limits of one machine's worth.
+const (
+	MaxEngines     = 16 // of each role
+	socketPathMost = 100
+)
+
+// Drain order: who takes requests first, who keeps the record last.
+const (
+	rankGateway = iota
+	rankEngine
+	rankTransferd
+	rankStore
+	rankTemporal
+)
+
+// GatewayGrace is how long streams may go on after a Ctrl-C.
+const GatewayGrace = 10 * time.Second
+
+// Names of children that there is one of.
+const (
+	nameGateway  = "gateway"
+	nameStore    = "store"
+	nameTemporal = "temporal"
+)
+
+// Config is what `surehand dev` is told.
+type Config struct {
+	Data           string
+	Listen         string // OpenAI HTTP
+	GRPC           string
+	UI             string
+	TemporalListen string
+	Temporal       string // a real one at host:port; empty: the embedded one
+	Redis          string // a real one's URL; empty: the embedded one
+	Prefill        int
+	Decode         int
+	EngineArgs     []string // for every engine
+	GatewayArgs    []string
+	GatewayEnv     []string // secrets: never on a command line
+	Self           string   // the surehand program
+	Cache          string   // for built binaries
+	Sources        string   // a folder in the checkout, or anywhere
+	JSON           bool
+}
+
+func (c Config) check() error {
+	if c.Data == "" || c.Self == "" || c.Cache == "" {
+		return errors.New("dev needs a data directory, the program's own path and a cache")
+	}
+	for _, n := range []struct {
+		name  string
+		count int
+	}{{"--prefill", c.Prefill}, {"--decode", c.Decode}} {
+		if n.count < 1 || n.count > MaxEngines {
+			return fmt.Errorf("%s %d: give 1 to %d engines", n.name, n.count, MaxEngines)
+		}
+	}
+	return nil
+}
+
+// plan is the specs of all children, and where a person finds them.
+type plan struct {
+	specs                           []Spec
+	http, grpc, ui, temporal, redis string
+	moved                           []string
+	folder                          string // of sockets, when not below the data directory
+}
+
+// programs are the paths of what is run.
+type programs struct{ self, transferd, temporal string }
+
+// newPlan picks ports and writes each child's command line.
+func newPlan(c Config, with programs) (*plan, error) {
+	p, free := &plan{temporal: c.Temporal, redis: c.Redis}, newPorts()
+	var err error
+	if p.http, err = free.wish("HTTP", c.Listen); err != nil {
+		return nil, err
+	}
+	if p.grpc, err = free.wish("gRPC", c.GRPC); err != nil {
+		return nil, err
+	}
+	var needs []string
+	if c.Temporal == "" {
+		needs = append(needs, nameTemporal)
+		if err := p.addTemporal(c, with, free); err != nil {
+			return nil, err
+		}
+	}
+	if c.Redis == "" {
+		needs = append(needs, nameStore)
+		if err := p.addStore(with, free); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.addEngines(c, with, free); err != nil {
+		return nil, err
+	}
+	args := append([]string{"serve", "--listen", p.http, "--grpc", p.grpc, "--temporal", p.temporal,
+		"--redis", p.redis, "--grace", GatewayGrace.String()}, c.GatewayArgs...)
+	p.specs = append(p.specs, Spec{Name: nameGateway, Path: with.self, Args: args, Env: c.GatewayEnv, Needs: needs,
+		Rank: rankGateway, Grace: GatewayGrace + 5*time.Second, Addresses: map[string]string{"http": p.http, "grpc": p.grpc}})
+	p.moved = free.moved
+	return p, nil
+}
+
+func (p *plan) addTemporal(c Config, with programs, free *ports) (err error) {
+	if p.temporal, err = free.wish("Temporal", c.TemporalListen); err != nil {
+		return err
+	}
+	if p.ui, err = free.wish("Temporal UI", c.UI); err != nil {
+		return err
+	}
+	p.specs = append(p.specs, Spec{Name: nameTemporal, Path: with.temporal, Rank: rankTemporal, Grace: 10 * time.Second,
+		Args:      []string{"--data", filepath.Join(c.Data, "temporal"), "--listen", p.temporal, "--ui", p.ui, "--die-with-parent"},
+		Addresses: map[string]string{"grpc": p.temporal, "ui": p.ui}})
+	return nil
+}
+
+func (p *plan) addStore(with programs, free *ports) error {
+	address, err := free.next(loopback)
+	if err != nil {
+		return err
+	}
+	p.redis = "redis://" + address
+	p.specs = append(p.specs, Spec{Name: nameStore, Path: with.self, Args: []string{"store", "--listen", address},
+		Rank: rankStore, Grace: 2 * time.Second, Addresses: map[string]string{"redis": address}})
+	return nil
+}
+
+func (p *plan) addEngines(c Config, with programs, free *ports) error {
+	folder, err := p.sockets(c.Data)
+	if err != nil {
+		return err
+	}
+	for _, group := range []struct {
+		role, letter string
+		count        int
+	}{{"prefill", "p", c.Prefill}, {"decode", "d", c.Decode}} {
+		for i := 1; i <= group.count; i++ {
+			if err := p.addEngine(c, with, free, folder, group.role, fmt.Sprintf("%s%d", group.letter, i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addEngine adds an engine and the transferd beside it.
+func (p *plan) addEngine(c Config, with programs, free *ports, folder, role, id string) error {
+	var at [5]string
+	for i := range at {
+		var err error
+		if at[i], err = free.next(loopback); err != nil {
+			return err
+		}
+	}
+	control, peer, daemonMetrics, listen, metrics := at[0], at[1], at[2], at[3], at[4]
+	socket := filepath.Join(folder, id+".sock")
+	daemon := "transferd-" + id
+	needs := []string{daemon}
+	if c.Redis == "" {
+		needs = append(needs, nameStore)
+	}
+	p.specs = append(p.specs,
+		Spec{Name: daemon, Path: with.transferd, Rank: rankTransferd, Grace: 5 * time.Second,
+			Args: []string{"--node", id, "--data", filepath.Join(c.Data, "transferd", id), "--engine-socket", socket,
+				"--control", control, "--peer", peer, "--metrics", daemonMetrics, "--die-with-parent"},
+			Addresses: map[string]string{"control": control, "peer": peer, "metrics": daemonMetrics, "socket": socket}},
+		Spec{Name: id, Path: with.self, Needs: needs, Rank: rankEngine, Grace: 8 * time.Second,
+			Args: append([]string{"engine", "--role", role, "--id", id, "--listen", listen, "--transferd-socket", socket,
+				"--transferd-control", control, "--redis", p.redis, "--metrics", metrics}, c.EngineArgs...),
+			Addresses: map[string]string{"grpc": listen, "metrics": metrics}})
+	return nil
+}
+
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// sockets gives a folder whose paths fit into a socket's address.
+func (p *plan) sockets(data string) (string, error) {
+	folder := filepath.Join(data, "run")
+	if len(folder)+len("/xxx.sock") > socketPathMost {
+		var err error
+		if folder, err = os.MkdirTemp("", "surehand-"); err != nil {
+			return "", err
+		}
+		p.folder = folder
+		return folder, nil
+	}
+	return folder, os.MkdirAll(folder, 0o700)
+}
+
+// curl is a request to paste.
+func (p *plan) curl(model string) string {
+	return strings.Join([]string{
+		"curl -N http://" + p.http + `/v1/completions -H 'Content-Type: application/json' -d '{`,
+		`  "model": "` + model + `", "prompt": "What do you think of Mr. Knightley?",`,
+		`  "max_tokens": 200, "temperature": 0.5, "stream": true}'`,
+	}, "\n")
+}

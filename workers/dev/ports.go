@@ -1,0 +1,94 @@
+package dev
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+)
+
+const (
+	// firstInnerPort is where ports that nobody types begin: below the range
+	// from which the kernel takes client ports, so that a child that restarts
+	// finds its own port free.
+	firstInnerPort = 17300
+	// portTries is how many ports after a taken one are looked at.
+	portTries = 200
+)
+
+// ErrNotLoopback refuses an address that other machines could reach: nothing
+// of `surehand dev` asks who is calling.
+var ErrNotLoopback = errors.New("surehand dev listens on loopback only")
+
+// ports hands out loopback ports that are free now, none of them twice.
+type ports struct {
+	taken map[uint16]bool
+	inner uint16
+	// Moved tells of wished ports that somebody else has.
+	moved []string
+}
+
+func newPorts() *ports { return &ports{taken: map[uint16]bool{}, inner: firstInnerPort} }
+
+// wish gives the address, or the next free one after it.
+func (p *ports) wish(name, text string) (string, error) {
+	host, portText, err := net.SplitHostPort(text)
+	if err != nil {
+		return "", fmt.Errorf("%s address %q is not host:port: %w", name, text, err)
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil || !ip.IsLoopback() {
+		return "", fmt.Errorf("%s address %q: %w", name, text, ErrNotLoopback)
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return "", fmt.Errorf("%s address %q: the port is no number up to 65535", name, text)
+	}
+	if port == 0 {
+		return p.next(ip)
+	}
+	got, err := p.from(ip, uint16(port))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	address := netip.AddrPortFrom(ip, got).String()
+	if got != uint16(port) {
+		p.moved = append(p.moved, fmt.Sprintf("%s: port %d is taken, using %d", name, port, got))
+	}
+	return address, nil
+}
+
+// next gives a port that nobody types.
+func (p *ports) next(ip netip.Addr) (string, error) {
+	port, err := p.from(ip, p.inner)
+	if err != nil {
+		return "", err
+	}
+	p.inner = port + 1
+	return netip.AddrPortFrom(ip, port).String(), nil
+}
+
+func (p *ports) from(ip netip.Addr, first uint16) (uint16, error) {
+	for port := first; port < first+portTries && port >= first; port++ {
+		if p.taken[port] || !free(netip.AddrPortFrom(ip, port)) {
+			continue
+		}
+		p.taken[port] = true
+		return port, nil
+	}
+	return 0, fmt.Errorf("no free port from %d on %s, %d tried", first, ip, portTries)
+}
+
+// free binds the port for a moment. Somebody may still take it before the
+// child does; then the child says so and is started again.
+func free(address netip.AddrPort) bool {
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(address))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
