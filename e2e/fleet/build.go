@@ -1,0 +1,100 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// ErrNoTemporal says that the embedded Temporal server was not built here yet,
+// and building it was not asked for: it takes minutes.
+var ErrNoTemporal = errors.New("the embedded Temporal server is not built: run `go run . dev` once, or build it in deploy/temporal")
+
+// Programs are the paths of what a fleet runs.
+type Programs struct {
+	Surehand, Transferd, Temporal string
+	Redis                         string // empty: `surehand store` in its place
+}
+
+// Build makes the programs from this checkout; what has not changed is not made
+// anew. With patience the Temporal server is built too, which takes minutes the
+// first time; without, it must be there, else ErrNoTemporal.
+func Build(ctx context.Context, patience bool) (Programs, error) {
+	root, err := sources()
+	if err != nil {
+		return Programs{}, err
+	}
+	into := filepath.Join(root, ".surehand", "e2e")
+	p := Programs{Surehand: filepath.Join(into, "surehand"), Transferd: filepath.Join(into, "transferd")}
+	if p.Temporal, err = temporalServer(ctx, root, patience); err != nil {
+		return p, err
+	}
+	for path, target := range map[string]string{p.Surehand: ".", p.Transferd: "./transferd/cmd/transferd"} {
+		if err := compile(ctx, root, path, target); err != nil {
+			return p, err
+		}
+	}
+	if path, err := exec.LookPath("redis-server"); err == nil {
+		p.Redis = path
+	}
+	return p, nil
+}
+
+// sources is the root of the checkout that this package was compiled from.
+func sources() (string, error) {
+	_, file, _, ok := runtime.Caller(0)
+	if !ok {
+		return "", errors.New("no idea where the sources are")
+	}
+	root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
+		return "", fmt.Errorf("the sources are not there any more: %w", err)
+	}
+	return root, nil
+}
+
+func compile(ctx context.Context, dir, path, target string, env ...string) error {
+	c := exec.CommandContext(ctx, "go", "build", "-o", path, target)
+	c.Dir, c.Env = dir, append(os.Environ(), append([]string{"CGO_ENABLED=0", "GOWORK=off"}, env...)...)
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", target, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// temporalServer finds the embedded server: built by hand in its own folder, by
+// `surehand dev` in the user's cache, on PATH, or, with patience, built now.
+func temporalServer(ctx context.Context, root string, patience bool) (string, error) {
+	const name = "surehand-temporal"
+	dir := filepath.Join(root, "deploy", "temporal")
+	places := []string{filepath.Join(dir, name)}
+	for _, cache := range []func() (string, error){os.UserCacheDir, func() (string, error) { return root, nil }} {
+		if at, err := cache(); err == nil {
+			for _, pattern := range []string{"surehand/*", "surehand/bin/*", ".surehand/*", ".surehand/bin/*"} {
+				found, err := filepath.Glob(filepath.Join(at, filepath.Dir(pattern), name+"*"))
+				if err != nil {
+					return "", err
+				}
+				places = append(places, found...)
+			}
+		}
+	}
+	for _, path := range places {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && !strings.Contains(path, ".building-") {
+			return path, nil
+		}
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	if !patience {
+		return "", ErrNoTemporal
+	}
+	path := filepath.Join(dir, name)
+	return path, compile(ctx, dir, path, ".", "GOTOOLCHAIN=auto")
+}

@@ -1,0 +1,236 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.temporal.io/sdk/client"
+
+	"github.com/surehand/surehand/activities/engine"
+	"github.com/surehand/surehand/activities/engine/reference"
+	"github.com/surehand/surehand/activities/ledger/redisledger"
+	daemon "github.com/surehand/surehand/transferd/client"
+)
+
+// Names of the processes that there is one of.
+const (
+	Temporal = "temporal"
+	Redis    = "redis"
+)
+
+// Fleet is everything that runs. Fields are set by Start and only read after.
+type Fleet struct {
+	Options  Options
+	Dir      string
+	HTTP     map[string]string // of each gateway
+	GRPC     map[string]string
+	RedisURL string
+
+	TemporalAddress, TemporalMetrics string
+
+	programs Programs
+	spawn    *spawner
+	order    []*Process // as started
+	byName   map[string]*Process
+	seats    []seat
+	store    *redis.Client
+	ledger   *redisledger.Ledger
+	temporal client.Client
+	engines  *reference.Connections
+	controls map[string]*daemon.Control // by node
+	traces   *traces
+}
+
+// Start runs a fleet in dir and waits until it serves. The caller stops it,
+// also when Start fails.
+func Start(ctx context.Context, p Programs, dir string, o Options) (*Fleet, error) {
+	o.defaults()
+	f := &Fleet{Options: o, Dir: dir, programs: p, spawn: newSpawner(), HTTP: map[string]string{}, GRPC: map[string]string{},
+		byName: map[string]*Process{}, engines: reference.NewConnections(nil), controls: map[string]*daemon.Control{}}
+	if len(dir) > 80 { // a socket's path has to fit into 108 bytes
+		return f, fmt.Errorf("directory %q is too deep for sockets", dir)
+	}
+	for _, step := range []func(context.Context) error{f.startStores, f.startEngines, f.startGateways, f.connect} {
+		if err := step(ctx); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func (f *Fleet) add(s spec) *Process {
+	p := &Process{spec: s, dir: f.Dir, spawn: f.spawn}
+	f.order = append(f.order, p)
+	f.byName[s.name] = p
+	return p
+}
+
+// startAll starts processes beside each other.
+func startAll(ctx context.Context, ps []*Process) error {
+	failed := make([]error, len(ps))
+	var all sync.WaitGroup
+	for i, p := range ps {
+		all.Go(func() { failed[i] = p.Start(ctx) })
+	}
+	all.Wait()
+	return errors.Join(failed...)
+}
+
+func (f *Fleet) startStores(ctx context.Context) error {
+	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+		return err
+	}
+	t, err := f.temporalSpec()
+	if err != nil {
+		return err
+	}
+	r, err := f.redisSpec()
+	if err != nil {
+		return err
+	}
+	return startAll(ctx, []*Process{f.add(t), f.add(r)})
+}
+
+func (f *Fleet) startEngines(ctx context.Context) error {
+	for _, group := range []struct {
+		role, letter string
+		count        int
+	}{{"prefill", "p", f.Options.Prefill}, {"decode", "d", f.Options.Decode}} {
+		for i := range group.count {
+			s, err := f.newSeat(group.role, fmt.Sprintf("%s%d", group.letter, i+1))
+			if err != nil {
+				return err
+			}
+			f.seats = append(f.seats, s)
+		}
+	}
+	var daemons, engines []*Process
+	for _, s := range f.seats {
+		daemons = append(daemons, f.add(f.daemonSpec(s)))
+	}
+	for _, s := range f.seats {
+		engines = append(engines, f.add(f.engineSpec(s)))
+	}
+	return errors.Join(startAll(ctx, daemons), startAll(ctx, engines))
+}
+
+func (f *Fleet) startGateways(ctx context.Context) error {
+	var all []*Process
+	for i := range f.Options.Gateways {
+		s, err := f.gatewaySpec(fmt.Sprintf("g%d", i+1))
+		if err != nil {
+			return err
+		}
+		all = append(all, f.add(s))
+	}
+	return startAll(ctx, all)
+}
+
+// connect opens what a fleet is looked at through.
+func (f *Fleet) connect(ctx context.Context) (err error) {
+	if f.ledger, err = redisledger.Open(redisledger.Options{URL: f.RedisURL}); err != nil {
+		return err
+	}
+	if f.temporal, err = client.DialContext(ctx, client.Options{HostPort: f.TemporalAddress, Logger: quiet{}}); err != nil {
+		return err
+	}
+	for _, s := range f.seats {
+		if f.controls[s.node], err = daemon.Dial(s.control); err != nil {
+			return err
+		}
+	}
+	if !f.Options.NoTraces {
+		f.traces = follow(f.controls)
+	}
+	return nil
+}
+
+// Process by name: temporal, redis, g1…, p1…, d1… and the daemons tp1…, td1….
+// An unknown name is a mistake of the caller's.
+func (f *Fleet) Process(name string) *Process {
+	p := f.byName[name]
+	if p == nil {
+		panic("no process is called " + name)
+	}
+	return p
+}
+
+// Processes are all of them, as started.
+func (f *Fleet) Processes() []*Process { return f.order }
+
+// Engine speaks to an engine directly.
+func (f *Fleet) Engine(id string) (engine.Engine, error) {
+	for _, s := range f.seats {
+		if s.id == id {
+			return f.engines.Engine(s.engine)
+		}
+	}
+	return nil, fmt.Errorf("no engine is called %s", id)
+}
+
+// Daemon speaks to the daemon of a node.
+func (f *Fleet) Daemon(node string) *daemon.Control { return f.controls[node] }
+
+// Empty loses everything that the store holds.
+func (f *Fleet) Empty(ctx context.Context) error { return f.store.FlushAll(ctx).Err() }
+
+// Heal lets every process go on, and starts again those that ended.
+func (f *Fleet) Heal(ctx context.Context) error {
+	var failed []error
+	for _, p := range f.order { // stores first, gateways last
+		failed = append(failed, p.Resume())
+		if !p.Alive() {
+			failed = append(failed, p.Start(ctx))
+		}
+	}
+	for _, p := range f.order {
+		if p.answers != nil {
+			failed = append(failed, f.answersAgain(ctx, p))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (f *Fleet) answersAgain(ctx context.Context, p *Process) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	return p.serves(ctx, p.now())
+}
+
+// Stop ends every process, gateways first. What does not end by itself is
+// killed, and told.
+func (f *Fleet) Stop() error {
+	if f.traces != nil {
+		f.traces.stop()
+	}
+	var failed []error
+	for _, c := range f.controls {
+		failed = append(failed, c.Close())
+	}
+	failed = append(failed, f.engines.Close())
+	if f.temporal != nil {
+		f.temporal.Close()
+	}
+	if f.ledger != nil {
+		failed = append(failed, f.ledger.Close())
+	}
+	if f.store != nil {
+		failed = append(failed, f.store.Close())
+	}
+	began := time.Now()
+	for i := len(f.order) - 1; i >= 0; i-- {
+		p := f.order[i]
+		if time.Since(began) > stopWithin {
+			failed = append(failed, p.Kill())
+			continue
+		}
+		failed = append(failed, p.Stop())
+	}
+	f.spawn.close()
+	return errors.Join(failed...)
+}

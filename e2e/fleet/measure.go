@@ -1,0 +1,116 @@
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clockTick is the unit of /proc's CPU times on Linux.
+const clockTick = 10 * time.Millisecond
+
+// CPU is what the process's present life has used; its unit is 10 ms.
+func (p *Process) CPU() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, ok := bytes.Cut(text, []byte(") "))
+	fields := strings.Fields(string(rest))
+	if !ok || len(fields) < 13 {
+		return 0, fmt.Errorf("%s: /proc stat is %q", p.name, text)
+	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * clockTick, err
+}
+
+// Descriptors is how many files and sockets the process has open.
+func (p *Process) Descriptors() (int, error) {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.PID()))
+	return len(entries), err
+}
+
+// Kinds of process, told apart in measurements.
+var Kinds = []string{"gateway", "temporal", "redis", "transferd", "engine"}
+
+// Kind of a process.
+func (p *Process) Kind() string {
+	switch {
+	case p.name == Temporal, p.name == Redis:
+		return p.name
+	case p.name[0] == 'g':
+		return "gateway"
+	case p.name[0] == 't':
+		return "transferd"
+	}
+	return "engine"
+}
+
+// CPU by kind of process, since their starts.
+func (f *Fleet) CPU() (map[string]time.Duration, error) {
+	out := map[string]time.Duration{}
+	for _, p := range f.order {
+		used, err := p.CPU()
+		if err != nil {
+			return nil, err
+		}
+		out[p.Kind()] += used
+	}
+	return out, nil
+}
+
+// HistoryWrites counts what Temporal has persisted for histories since its
+// start: its own counters of the two persistence calls that write a history.
+func (f *Fleet) HistoryWrites(ctx context.Context) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.TemporalMetrics+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	total, seen := 0, false
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		n, ok, err := historyWrite(lines.Text())
+		if err != nil {
+			return 0, err
+		}
+		total, seen = total+n, seen || ok
+	}
+	if err := lines.Err(); err != nil {
+		return 0, err
+	}
+	if !seen {
+		return 0, fmt.Errorf("the server at %s has no counter of history writes", f.TemporalMetrics)
+	}
+	return total, nil
+}
+
+// historyWrite reads one line of the exposition format.
+func historyWrite(line string) (n int, ok bool, err error) {
+	if !strings.HasPrefix(line, "persistence_requests{") {
+		return 0, false, nil
+	}
+	for _, operation := range []string{"CreateWorkflowExecution", "UpdateWorkflowExecution"} {
+		if !strings.Contains(line, `operation="`+operation+`"`) {
+			continue
+		}
+		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		return int(value), true, err
+	}
+	return 0, false, nil
+}

@@ -1,0 +1,72 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+)
+
+// Options size a fleet. Zero fields take the defaults beside them.
+type Options struct {
+	Prefill, Decode, Gateways int // 2 each
+	// Model has the engines run the trained model; else their compute is
+	// synthetic: state that is checked byte by byte, at a chosen pace.
+	Model bool
+	// PrefillRate is the prompt tokens a second of one synthetic engine; 0: as
+	// fast as it is.
+	PrefillRate float64
+	Step        time.Duration // between two tokens of a synthetic engine; 0: none
+	Chunk       int           // prompt tokens between two announcements; 0: the engine's default
+	Blocks      int           // of each engine; 0: 4096
+	Lease       time.Duration // 2 s: scaled down, so that lapses are seen
+	Record      string        // of the gateways; empty: request
+	EngineArgs  []string
+	GatewayArgs []string
+	NoTraces    bool // do not follow the daemons: for measurements
+}
+
+// Names of the models.
+const (
+	SyntheticModel = "surehand-synthetic"
+	TrainedModel   = "surehand-reference"
+)
+
+func (o *Options) defaults() {
+	for _, n := range []*int{&o.Prefill, &o.Decode, &o.Gateways} {
+		if *n == 0 {
+			*n = 2
+		}
+	}
+	if o.Blocks == 0 {
+		o.Blocks = 4096
+	}
+	if o.Lease == 0 {
+		o.Lease = 2 * time.Second
+	}
+}
+
+// ModelName is what clients ask for.
+func (o Options) ModelName() string {
+	if o.Model {
+		return TrainedModel
+	}
+	return SyntheticModel
+}
+
+func (o Options) engineArgs() []string {
+	args := []string{"--blocks", fmt.Sprint(o.Blocks), "--lease", o.Lease.String()}
+	if o.Chunk > 0 {
+		args = append(args, "--chunk-tokens", fmt.Sprint(o.Chunk))
+	}
+	if !o.Model {
+		args = append(args, "--compute", "synthetic", "--prefill-rate", fmt.Sprint(o.PrefillRate), "--step", o.Step.String())
+	}
+	return append(args, o.EngineArgs...)
+}
+
+func (o Options) gatewayArgs() []string {
+	args := []string{"--lease", o.Lease.String()}
+	if o.Record != "" {
+		args = append(args, "--record", o.Record)
+	}
+	return append(args, o.GatewayArgs...)
+}

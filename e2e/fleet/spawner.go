@@ -1,0 +1,39 @@
+package fleet
+
+import (
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// spawner starts processes that the kernel kills when this one dies. The
+// kernel means the thread that started them, so one thread does, and stays.
+type spawner struct {
+	work chan func()
+	over chan struct{}
+}
+
+func newSpawner() *spawner {
+	s := &spawner{work: make(chan func()), over: make(chan struct{})}
+	go func() {
+		defer close(s.over)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		for f := range s.work {
+			f()
+		}
+	}()
+	return s
+}
+
+func (s *spawner) start(c *exec.Cmd) error {
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	failed := make(chan error)
+	s.work <- func() { failed <- c.Start() }
+	return <-failed
+}
+
+// close ends the thread; what it started must have ended before.
+func (s *spawner) close() {
+	close(s.work)
+	<-s.over
+}

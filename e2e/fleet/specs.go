@@ -1,0 +1,111 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// addresses gives so many.
+func addresses(n int) ([]string, error) {
+	out := make([]string, n)
+	for i := range out {
+		var err error
+		if out[i], err = address(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Addresses of one engine and the daemon beside it.
+type seat struct {
+	id, role                                   string
+	engine, metrics                            string
+	control, peer, daemonMetrics, socket, node string
+}
+
+func (f *Fleet) temporalSpec() (spec, error) {
+	at, err := addresses(2)
+	if err != nil {
+		return spec{}, err
+	}
+	f.TemporalAddress, f.TemporalMetrics = at[0], at[1]
+	return spec{name: Temporal, path: f.programs.Temporal, says: true, args: []string{"--data", filepath.Join(f.Dir, "temporal"),
+		"--listen", at[0], "--ui", "", "--metrics", at[1]}}, nil
+}
+
+func (f *Fleet) redisSpec() (spec, error) {
+	at, err := address()
+	if err != nil {
+		return spec{}, err
+	}
+	f.RedisURL = "redis://" + at
+	f.store = redis.NewClient(&redis.Options{Addr: at, Protocol: 2, MaxRetries: -1, DisableIdentity: true})
+	host, port, err := net.SplitHostPort(at)
+	if err != nil {
+		return spec{}, err
+	}
+	s := spec{name: Redis, path: f.programs.Redis, answers: func(ctx context.Context) error { return f.store.Ping(ctx).Err() },
+		args: []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", f.Dir, "--daemonize", "no"}}
+	if s.path == "" {
+		s.path, s.says, s.args = f.programs.Surehand, true, []string{"store", "--listen", at}
+	}
+	return s, nil
+}
+
+func (f *Fleet) newSeat(role, id string) (seat, error) {
+	at, err := addresses(5)
+	if err != nil {
+		return seat{}, err
+	}
+	return seat{id: id, role: role, engine: at[0], metrics: at[1], control: at[2], peer: at[3], daemonMetrics: at[4],
+		node: "t" + id, socket: filepath.Join(f.Dir, id+".sock")}, nil
+}
+
+func (f *Fleet) daemonSpec(s seat) spec {
+	return spec{name: s.node, path: f.programs.Transferd, says: true, args: []string{"--node", s.node,
+		"--data", filepath.Join(f.Dir, "transferd-"+s.id), "--engine-socket", s.socket, "--control", s.control, "--peer", s.peer,
+		"--metrics", s.daemonMetrics, "--lease", f.Options.Lease.String()}}
+}
+
+func (f *Fleet) engineSpec(s seat) spec {
+	return spec{name: s.id, path: f.programs.Surehand, says: true, args: append([]string{"engine", "--role", s.role, "--id", s.id,
+		"--listen", s.engine, "--transferd-socket", s.socket, "--transferd-control", s.control, "--redis", f.RedisURL,
+		"--metrics", s.metrics}, f.Options.engineArgs()...)}
+}
+
+func (f *Fleet) gatewaySpec(id string) (spec, error) {
+	at, err := addresses(2)
+	if err != nil {
+		return spec{}, err
+	}
+	f.HTTP[id], f.GRPC[id] = at[0], at[1]
+	return spec{name: id, path: f.programs.Surehand, says: true, answers: ready(at[0]), args: append([]string{"serve", "--listen", at[0],
+		"--grpc", at[1], "--temporal", f.TemporalAddress, "--redis", f.RedisURL}, f.Options.gatewayArgs()...)}, nil
+}
+
+// ready asks a gateway whether it could serve a request now.
+func ready(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		if err := resp.Body.Close(); err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("readyz answers %d", resp.StatusCode)
+		}
+		return nil
+	}
+}
