@@ -1,0 +1,135 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/surehand/surehand/activities/ledger"
+	"github.com/surehand/surehand/contracts/handoff"
+)
+
+// Choice is a proposal and its reasons; it fits into a workflow's history.
+type Choice struct {
+	P, D ledger.Registered `json:"-"`
+
+	PScore Scored `json:"p"`
+	DScore Scored `json:"d"`
+	// Against is the P that lost the draw; empty when only one could serve.
+	Against *Scored `json:"against,omitempty"`
+	// Candidates could have been chosen: D, then P for the chosen D.
+	Candidates [2]int `json:"candidates"`
+	Blocks     uint32 `json:"blocks"` // on D, prompt and growth
+	Pinned     bool   `json:"pinned,omitempty"`
+	// Revisited: nothing but engines of earlier epochs was left.
+	Revisited bool `json:"revisited,omitempty"`
+}
+
+// Random draws uniformly from 0..n-1. rand.IntN of math/rand/v2 is one.
+type Random func(n int) int
+
+// Place chooses, or answers a *Refusal: CodeCapacity when an engine could serve
+// but has no room or no time, CodeUnavailable when none may be asked now,
+// CodeTooLarge when none could ever hold the request. Pure but for random.
+func Place(r Request, f Fleet, random Random) (Choice, error) {
+	c, err := place(r, f, random)
+	if err == nil || len(r.Exclude) == 0 {
+		return c, err
+	}
+	r.Exclude = nil
+	again, err2 := place(r, f, random)
+	if err2 != nil {
+		return c, err // the reasons of the first look say more
+	}
+	again.Revisited = true
+	return again, nil
+}
+
+func place(r Request, f Fleet, random Random) (Choice, error) {
+	var why reasons
+	ds := candidates(sideD, r, f, &why)
+	ps := candidates(sideP, r, f, &why)
+	if len(ds) == 0 || len(ps) == 0 {
+		return Choice{}, why.refusal()
+	}
+	for _, d := range inOrder(r, ds, random) {
+		pairs := slices.DeleteFunc(slices.Clone(ps), func(p ledger.Registered) bool {
+			reason := refusePair(f, p, d)
+			why.add("pair", reason)
+			return reason != ""
+		})
+		scores := inTime(r, scorePs(r, f, pairs, d), &why)
+		if len(scores) == 0 {
+			continue
+		}
+		best, against := betterOfTwo(scores, random)
+		p := pairs[slices.IndexFunc(pairs, func(e ledger.Registered) bool { return e.ID == best.Engine })]
+		return Choice{
+			P: p, D: d, PScore: best, DScore: scoreD(r, d), Against: against,
+			Candidates: [2]int{len(ds), len(scores)},
+			Blocks:     uint32(r.blocks(d)), // fits: no more than d.Blocks
+			Pinned:     r.PinP != "" || r.PinD != "",
+		}, nil
+	}
+	return Choice{}, why.refusal()
+}
+
+// candidates are the engines without a reason against them, by id, so that one
+// view and one random source always give one choice.
+func candidates(s side, r Request, f Fleet, why *reasons) []ledger.Registered {
+	var out []ledger.Registered
+	for _, e := range f.Engines {
+		reason := s.refuse(r, f, e)
+		why.add(s.name, reason)
+		if reason == "" {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b ledger.Registered) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// inOrder sorts by score; equals are in random order.
+func inOrder(r Request, ds []ledger.Registered, random Random) []ledger.Registered {
+	for i := len(ds) - 1; i > 0; i-- {
+		j := random(i + 1)
+		ds[i], ds[j] = ds[j], ds[i]
+	}
+	score := make(map[handoff.EngineID]float64, len(ds))
+	for _, d := range ds {
+		score[d.ID] = scoreD(r, d).Score
+	}
+	slices.SortStableFunc(ds, func(a, b ledger.Registered) int { return cmp.Compare(score[a.ID], score[b.ID]) })
+	return ds
+}
+
+// inTime drops those known to miss the deadline. What is not known to miss it
+// is tried: the deadline itself decides.
+func inTime(r Request, scores []Scored, why *reasons) []Scored {
+	if r.Deadline <= 0 {
+		return scores
+	}
+	return slices.DeleteFunc(scores, func(s Scored) bool {
+		late := s.known() && s.ttft() > r.Deadline
+		if late {
+			why.late(s.ttft() - r.Deadline)
+		}
+		return late
+	})
+}
+
+// betterOfTwo draws two and keeps the better: close to the best one's queue at
+// once, without every gateway picking the same.
+func betterOfTwo(scores []Scored, random Random) (best Scored, against *Scored) {
+	i := random(len(scores))
+	if len(scores) == 1 {
+		return scores[i], nil
+	}
+	j := random(len(scores) - 1)
+	if j >= i {
+		j++
+	}
+	if scores[j].Score < scores[i].Score {
+		i, j = j, i
+	}
+	return scores[i], &scores[j]
+}
