@@ -48,8 +48,8 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, e.segment.Close())
 	}
-	if e.listener, err = net.Listen("tcp", e.c.Listen); err != nil {
-		return nil, errors.Join(handoff.Errorf(handoff.CodeInvalid, "listen: %s", err), d.Close(), e.segment.Close())
+	if err := e.listen(); err != nil {
+		return nil, errors.Join(err, d.Close(), e.segment.Close())
 	}
 	e.start(d)
 	return e, nil
@@ -79,6 +79,13 @@ func newEngine(c Config) (*Engine, error) {
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	return e, nil
+}
+
+func (e *Engine) listen() (err error) {
+	if e.listener, err = net.Listen("tcp", e.c.Listen); err != nil {
+		return handoff.Errorf(handoff.CodeInvalid, "listen: %s", err)
+	}
+	return nil
 }
 
 func (e *Engine) start(d daemon) {

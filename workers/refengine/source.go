@@ -191,8 +191,11 @@ func (e *Engine) closeSource(s *source) error {
 	}
 	code := handoff.CodeOf(s.why())
 	err := insist(e.ctx, s.gone.done(), func(ctx context.Context) error { return e.daemon.CloseSource(ctx, s.plan.Attempt, code) })
-	if handoff.CodeOf(err) == handoff.CodeClosed {
-		return nil // a repeat, or the daemon was first
+	switch handoff.CodeOf(err) {
+	case handoff.CodeClosed: // a repeat, or the daemon was first
+		return nil
+	case handoff.CodeNotReady: // another life of the daemon, whose events tell
+		return nil
 	}
 	return err
 }

@@ -145,8 +145,11 @@ func (e *Engine) finishTarget(t *target) error {
 		return nil
 	}
 	err := insist(e.ctx, t.gone.done(), func(ctx context.Context) error { return e.daemon.FinishTarget(ctx, t.plan.Attempt) })
-	if c := handoff.CodeOf(err); c == handoff.CodeClosed || c == handoff.CodeAborted {
-		return nil // a repeat, or the daemon was first
+	switch handoff.CodeOf(err) {
+	case handoff.CodeClosed, handoff.CodeAborted: // a repeat, or the daemon was first
+		return nil
+	case handoff.CodeNotReady: // another life of the daemon, whose events tell
+		return nil
 	}
 	return err
 }

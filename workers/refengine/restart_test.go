@@ -1,0 +1,108 @@
+package refengine
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/surehand/surehand/activities/engine"
+	"github.com/surehand/surehand/contracts/handoff"
+)
+
+func TestACommittedDecodeOutlivesItsTransferd(t *testing.T) {
+	r := newRig(t, slow())
+	a := long
+	a.sampling.MaxTokens = 60
+	want := r.aggregated(a)
+	plan := r.plan()
+	token, _, err := r.ready(a, plan)
+	if err = errors.Join(err, r.move.commit(plan, token), r.move.releaseSource(plan)); err != nil {
+		t.Fatal(err)
+	}
+	var got result
+	err = r.dc.Attach(t.Context(), plan, token, 0, func(e engine.DecodeEvent) error {
+		if got.tokens == 0 {
+			r.fd.restart()
+		}
+		return got.take(e)
+	})
+	if err != nil || got.text != want.text {
+		t.Errorf("%q, %v\nwant %q", got.text, err, want.text)
+	}
+	r.clean()
+	if d := r.d.Description(); d.NodeIncarnation != 2 {
+		t.Errorf("describes incarnation %d", d.NodeIncarnation)
+	}
+}
+
+func TestWhatWasNotCommittedDiesWithItsTransferdAndNewWorkGoesOn(t *testing.T) {
+	r := newRig(t, slow())
+	plan := r.plan()
+	if _, err := r.dc.Reserve(t.Context(), long.reservation(plan)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.pc.Prefill(t.Context(), long.prefill(plan), nil, func(tokens uint32) {
+		if tokens < 100 {
+			r.fd.restart()
+			r.fp.restart()
+		}
+	})
+	wantCode(t, "prefill", err, handoff.CodeStaleIncarnation)
+	r.clean()
+	_, err = r.dc.Reserve(t.Context(), long.reservation(plan))
+	wantCode(t, "reserve under the old plan", err, handoff.CodeStaleIncarnation)
+	a := long
+	a.sampling.MaxTokens = 5
+	if got, err := r.handoff(a); err != nil || got.tokens != 5 {
+		t.Errorf("afterwards %+v, %v", got, err)
+	}
+	r.clean()
+}
+
+// A commit whose event died with the daemon is learnt from the adoption.
+func TestAnAdoptedTargetIsDecodedEvenIfItsCommitWasNeverHeardOf(t *testing.T) {
+	r := newRig(t, small())
+	a := long
+	a.sampling.MaxTokens = 5
+	plan := r.plan()
+	token, _, err := r.ready(a, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := r.d.attempts.findTarget(plan.Attempt)
+	r.fd.mu.Lock()
+	r.fd.visible[uint32(target.seq.Slot())] = plan.Attempt // the last thing it did
+	r.fd.mu.Unlock()
+	r.fd.restart()
+	var got result
+	if err := r.dc.Attach(t.Context(), plan, token, 0, got.take); err != nil || got.tokens != 5 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := r.move.releaseSource(plan); err != nil {
+		t.Fatal(err)
+	}
+	r.clean()
+}
+
+func TestWithoutATransferdNewWorkIsRefusedAndMemoryIsKept(t *testing.T) {
+	r := newRig(t, small())
+	plan := r.plan()
+	if _, err := r.dc.Reserve(t.Context(), long.reservation(plan)); err != nil {
+		t.Fatal(err)
+	}
+	r.fd.mu.Lock()
+	r.fd.detached = true
+	r.fd.mu.Unlock()
+	if _, err := r.dc.Cancel(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.dc.Reserve(t.Context(), long.reservation(r.plan()))
+	wantCode(t, "reserve", err, handoff.CodeUnavailable)
+	if d := r.d.Description(); d.TargetsHeld != 2 || d.BlocksFree == d.Blocks {
+		t.Errorf("memory was freed without proof: %+v", d)
+	}
+	r.fd.mu.Lock()
+	r.fd.detached = false
+	r.fd.mu.Unlock()
+	r.fd.restart()
+	r.clean()
+}
