@@ -1,0 +1,156 @@
+package reference
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/surehand/surehand/activities/engine"
+	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/rpc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestPlaintextNeverLeavesThisHost(t *testing.T) {
+	plain := NewConnections(nil)
+	defer closeAll(t, plain)
+	for _, address := range []string{"10.0.0.1:9000", "engine.example:9000", "[2001:db8::1]:9000", ":9000", "0.0.0.0:9000"} {
+		if _, err := plain.Engine(address); handoff.CodeOf(err) != handoff.CodeDenied {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if _, err := plain.Engine("no port"); handoff.CodeOf(err) != handoff.CodeInvalid {
+		t.Error(err)
+	}
+	secure := NewConnections(&tls.Config{MinVersion: tls.VersionTLS13})
+	defer closeAll(t, secure)
+	if _, err := secure.Engine("10.0.0.1:9000"); err != nil {
+		t.Error(err)
+	}
+}
+
+func closeAll(t *testing.T, c *Connections) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// scripted is an engine that answers what a test says.
+type scripted struct {
+	enginev1.UnimplementedEngineServer
+	attach  func(enginev1.Engine_AttachServer) error
+	prefill func(enginev1.Engine_PrefillServer) error
+}
+
+func (s *scripted) Attach(_ *enginev1.AttachRequest, stream enginev1.Engine_AttachServer) error {
+	return s.attach(stream)
+}
+func (s *scripted) Prefill(_ *enginev1.PrefillRequest, stream enginev1.Engine_PrefillServer) error {
+	return s.prefill(stream)
+}
+
+func serve(t *testing.T, s *scripted) engine.Engine {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	enginev1.RegisterEngineServer(server, s)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	connections := NewConnections(nil)
+	t.Cleanup(func() {
+		closeAll(t, connections)
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	e, err := connections.Engine(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := connections.Engine(listener.Addr().String()); err != nil || len(connections.byAddr) != 1 || again == nil {
+		t.Errorf("%d connections to one address, %v", len(connections.byAddr), err)
+	}
+	return e
+}
+
+var plan = handoff.Plan{Attempt: handoff.Attempt{Handoff: "h", Epoch: 1, Nonce: 1}}
+
+func TestAStreamThatEndsEarlyTellsNothing(t *testing.T) {
+	e := serve(t, &scripted{
+		attach:  func(enginev1.Engine_AttachServer) error { return nil },
+		prefill: func(enginev1.Engine_PrefillServer) error { return nil },
+	})
+	if err := e.Attach(t.Context(), plan, handoff.Token{}, 0, func(engine.DecodeEvent) error { return nil }); handoff.CodeOf(err) != handoff.CodeUnavailable {
+		t.Errorf("attach: %v", err)
+	}
+	if _, err := e.Prefill(t.Context(), engine.Prefill{Plan: plan}, nil, nil); handoff.CodeOf(err) != handoff.CodeUnavailable {
+		t.Errorf("prefill: %v", err)
+	}
+}
+
+func TestAGapOrARepeatInAStreamIsAFault(t *testing.T) {
+	for _, position := range []uint32{1, 3} { // 2 is due
+		e := serve(t, &scripted{attach: func(s enginev1.Engine_AttachServer) error {
+			for _, m := range []*enginev1.DecodeEvent{{Position: 0, Tokens: 2}, {Position: position, Tokens: 1, FinishReason: engine.FinishStop}} {
+				if err := s.Send(m); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+		n := 0
+		err := e.Attach(t.Context(), plan, handoff.Token{}, 0, func(engine.DecodeEvent) error { n++; return nil })
+		if handoff.CodeOf(err) != handoff.CodeInternal || n != 1 {
+			t.Errorf("position %d: %d events, %v", position, n, err)
+		}
+	}
+}
+
+func TestARefusalKeepsItsCode(t *testing.T) {
+	refused := handoff.Errorf(handoff.CodeAborted, "released")
+	e := serve(t, &scripted{
+		attach: func(s enginev1.Engine_AttachServer) error {
+			return s.Send(&enginev1.DecodeEvent{Failure: rpc.Failure(refused)})
+		},
+		prefill: func(enginev1.Engine_PrefillServer) error { return rpc.Status(refused) },
+	})
+	if err := e.Attach(t.Context(), plan, handoff.Token{}, 0, nil); handoff.CodeOf(err) != handoff.CodeAborted {
+		t.Errorf("attach: %v", err)
+	}
+	if _, err := e.Prefill(t.Context(), engine.Prefill{Plan: plan}, nil, nil); handoff.CodeOf(err) != handoff.CodeAborted {
+		t.Errorf("prefill: %v", err)
+	}
+}
+
+func TestAnEngineThatIsGoneIsUnavailableAtOnce(t *testing.T) {
+	connections := NewConnections(nil)
+	defer closeAll(t, connections)
+	e, err := connections.Engine("127.0.0.1:1") // nobody listens there
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := e.Describe(ctx); handoff.CodeOf(err) != handoff.CodeUnavailable || ctx.Err() != nil {
+		t.Errorf("%v, %v", err, ctx.Err())
+	}
+	if err := connections.Forget("127.0.0.1:1"); err != nil {
+		t.Error(err)
+	}
+	closeAll(t, connections)
+	if _, err := connections.Engine("127.0.0.1:1"); handoff.CodeOf(err) != handoff.CodeUnavailable {
+		t.Error(err)
+	}
+}
