@@ -1,0 +1,5 @@
+//go:build race
+
+package refengine
+
+const underRace = true
