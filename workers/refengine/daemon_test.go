@@ -15,7 +15,7 @@ import (
 // machines decide what is refused, and a pull is a copy. It refuses what a
 // faulty engine does (freeing early, rewriting an announced piece).
 type fakeDaemon struct {
-	t        *testing.T
+	t        testing.TB
 	node     handoff.NodeID
 	memory   []byte
 	events   chan client.Event
@@ -33,7 +33,7 @@ type fakeDaemon struct {
 	refused error                    // of the next opens
 }
 
-func newFakeDaemon(t *testing.T, node handoff.NodeID) *fakeDaemon {
+func newFakeDaemon(t testing.TB, node handoff.NodeID) *fakeDaemon {
 	return &fakeDaemon{t: t, node: node, events: make(chan client.Event, 4096), inc: 1, targets: handoff.NewTargets(node, 1), sources: handoff.NewSources(node, 1),
 		to: map[handoff.Attempt]client.TargetSpec{}, from: map[handoff.Attempt]client.SourceSpec{}, visible: map[uint32]handoff.Attempt{}, slots: map[uint32]handoff.Attempt{},
 		asked: map[handoff.Attempt]bool{}}

@@ -30,7 +30,7 @@ type mover interface {
 
 // rig is a P and a D, each with its transferd, spoken to over gRPC.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	p, d   *Engine
 	pc, dc engine.Engine // the same through the adapter
 	move   mover
@@ -54,7 +54,7 @@ func small() Config {
 	return Config{Listen: "127.0.0.1:0", Blocks: 700, Slots: 40, Poison: true, Grace: 10 * time.Millisecond, ChunkTokens: 64}
 }
 
-func newRig(t *testing.T, c Config) *rig {
+func newRig(t testing.TB, c Config) *rig {
 	t.Helper()
 	r := &rig{t: t}
 	r.fp, r.fd = newFakeDaemon(t, "node-p"), newFakeDaemon(t, "node-d")
@@ -209,7 +209,7 @@ func (r *rig) aggregated(a ask) result {
 }
 
 // eventually waits for what other goroutines will bring about.
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !holds(); {
 		if time.Now().After(end) {

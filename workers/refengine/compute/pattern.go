@@ -17,28 +17,37 @@ type syntheticState struct {
 
 // fill writes positions from..to-1 of a layer.
 func (x *syntheticState) fill(layer, from, to int) error {
-	for pos := from; pos < to; pos++ {
-		run, err := x.q.WritableRun(layer, pos/syntheticBlockTokens)
+	for from < to {
+		run, err := x.q.WritableRun(layer, from/syntheticBlockTokens)
 		if err != nil {
 			return typed(err)
 		}
-		fill(x.row(run, pos), x.rowSeed(layer, pos))
+		for end := blockEnd(from, to); from < end; from++ {
+			fill(x.row(run, from), x.rowSeed(layer, from))
+		}
 	}
 	return nil
 }
 
 // check gives the first position of from..to-1 with a wrong byte, -1: none.
 func (x *syntheticState) check(layer, from, to int) (int, error) {
-	for pos := from; pos < to; pos++ {
-		run, err := x.q.Run(layer, pos/syntheticBlockTokens)
+	for from < to {
+		run, err := x.q.Run(layer, from/syntheticBlockTokens)
 		if err != nil {
 			return 0, typed(err)
 		}
-		if !equal(x.row(run, pos), x.rowSeed(layer, pos)) {
-			return pos, nil
+		for end := blockEnd(from, to); from < end; from++ {
+			if !equal(x.row(run, from), x.rowSeed(layer, from)) {
+				return from, nil
+			}
 		}
 	}
 	return -1, nil
+}
+
+// blockEnd is where the block of position from ends, or to.
+func blockEnd(from, to int) int {
+	return min(to, (from/syntheticBlockTokens+1)*syntheticBlockTokens)
 }
 
 // each applies f to the ring and the items until it says no.

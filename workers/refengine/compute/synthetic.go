@@ -24,7 +24,7 @@ const (
 	syntheticBlockTokens   = 16
 	syntheticChunk         = 2048
 	syntheticItem          = 64
-	recheckBytes           = 64 << 10 // that each step checks again
+	recheckBytes           = 8 << 10 // that each step checks again
 )
 
 // Synthetic computes nothing: each state byte is a function of (handoff, epoch,
