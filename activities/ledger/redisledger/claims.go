@@ -29,6 +29,9 @@ func (r reply) claim() (ledger.ClaimAnswer, error) {
 	if len(r.values) != 5 {
 		return ledger.ClaimAnswer{}, malformed(r)
 	}
+	if s := ledger.State(r.values[3]); s != ledger.StateClaimed && s != ledger.StateSettled {
+		return ledger.ClaimAnswer{}, malformed(r)
+	}
 	return ledger.ClaimAnswer{
 		Mine:    r.values[0] == "1",
 		Handoff: handoff.HandoffID(r.values[1]),

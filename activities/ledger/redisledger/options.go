@@ -2,7 +2,10 @@ package redisledger
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
+	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -76,4 +79,15 @@ func local(network, addr string) bool {
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// LogTo sends the driver's own remarks (a dial that failed, a connection that
+// broke) to l, for the whole process. They hold no command and no argument.
+func LogTo(l *slog.Logger) { redis.SetLogger(driverLog{l}) }
+
+type driverLog struct{ *slog.Logger }
+
+// Printf implements the driver's logger.
+func (d driverLog) Printf(ctx context.Context, format string, v ...any) {
+	d.WarnContext(ctx, "redis driver", "remark", fmt.Sprintf(format, v...))
 }

@@ -1,11 +1,17 @@
 package redisledger
 
 import (
+	"bytes"
 	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -66,5 +72,39 @@ func TestPasswordAndUnixSocketWork(t *testing.T) {
 		want(t, url, handoff.CodeOf(err), handoff.CodeNone)
 		want(t, url, handoff.CodeOf(l.MarkCancelled(t.Context(), "h1", time.Minute)), code)
 		l.Close()
+	}
+}
+
+func TestTLSIsVerified(t *testing.T) {
+	web := httptest.NewTLSServer(nil) // for its certificate of 127.0.0.1
+	defer web.Close()
+	m := miniredis.NewMiniRedis()
+	if err := m.StartTLS(web.TLS); err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	trusting := web.Client().Transport.(*http.Transport).TLSClientConfig
+	for code, o := range map[handoff.Code]Options{
+		handoff.CodeNone:        {URL: "rediss://" + m.Addr(), TLS: trusting},
+		handoff.CodeUnavailable: {URL: "rediss://" + m.Addr()}, // nobody vouches for it
+	} {
+		o.Timeout = patience
+		l, err := Open(o)
+		want(t, "open", handoff.CodeOf(err), handoff.CodeNone)
+		want(t, "mark", handoff.CodeOf(l.MarkCancelled(t.Context(), "h1", time.Minute)), code)
+		l.Close()
+	}
+}
+
+func TestDriverRemarksGoToOurLog(t *testing.T) {
+	var out bytes.Buffer
+	LogTo(slog.New(slog.NewJSONHandler(&out, nil)))
+	defer redis.SetLogger(driverLog{slog.Default()})
+	l, err := Open(Options{URL: "redis://127.0.0.1:1"})
+	want(t, "open", handoff.CodeOf(err), handoff.CodeNone)
+	defer l.Close()
+	want(t, "mark", handoff.CodeOf(l.MarkCancelled(t.Context(), "h1", time.Minute)), handoff.CodeUnavailable)
+	if !strings.Contains(out.String(), `"msg":"redis driver"`) {
+		t.Fatalf("log %q", out.String())
 	}
 }

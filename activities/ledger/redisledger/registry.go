@@ -68,7 +68,7 @@ func (r reply) engines() ([]ledger.Registered, error) {
 	out := make([]ledger.Registered, len(r.values)/2)
 	for i := range out {
 		age, err := strconv.ParseInt(r.values[2*i], 10, 64)
-		if err != nil {
+		if err != nil || age < 0 || age > ledger.MarkMax.Milliseconds() {
 			return nil, malformed(r)
 		}
 		if err := json.Unmarshal([]byte(r.values[2*i+1]), &out[i].Engine); err != nil {
