@@ -30,6 +30,9 @@ func (s *Steps) Place(ctx context.Context, in steps.StepInput) (steps.Output, er
 	if err := next.Validate(); err != nil {
 		return steps.Output{}, err
 	}
+	if err := s.Placer.Begin(next, in.Request.PromptTokens); err != nil {
+		return steps.Output{}, err
+	}
 	return steps.Output{Plan: &next, Route: &route}, nil
 }
 

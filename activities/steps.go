@@ -48,6 +48,10 @@ type Readers interface {
 // Placer chooses the next plan's seats.
 type Placer interface {
 	Place(ctx context.Context, in steps.Input, exclude []handoff.EngineID) (p, d handoff.Seat, route steps.Route, err error)
+	// Begin takes the breakers' leave for an attempt that is now planned here.
+	Begin(p handoff.Plan, promptTokens uint32) error
+	// Step hears how each step of an attempt ended.
+	Step(a handoff.Attempt, step handoff.Step, err error)
 }
 
 // Bodies finds what the client wrote: in memory on the hot path, in the claim
@@ -124,6 +128,7 @@ func (s *Steps) activity(name handoff.Step, fn stepFunc) func(context.Context, s
 			out, err = fn(beating(ctx), in)
 		}
 		s.Observer.Step(name, handoff.CodeOf(err), time.Since(began))
+		s.Placer.Step(in.Request.Plan.Attempt, name, err)
 		return out, applicationError(err)
 	}
 }

@@ -4,6 +4,7 @@
 package steps
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -62,7 +63,10 @@ type Route struct {
 	P Endpoint `json:"p"`
 	D Endpoint `json:"d"`
 	// Blocks the attempt needs on D, of Total.
-	Blocks, Total uint32
+	Blocks uint32 `json:"blocks"`
+	Total  uint32 `json:"total"`
+	// Why these two: placement's terms, as it wrote them.
+	Why json.RawMessage `json:"why,omitempty"`
 }
 
 // Sampling without anything the client wrote: stop strings travel with the body.

@@ -16,7 +16,7 @@ import (
 // a view: what it says is a proposal, the engines decide.
 type fleet struct {
 	o      *Orchestrator
-	choose chooser
+	choose *chooser
 
 	mu      sync.Mutex
 	engines []ledger.Registered
@@ -29,7 +29,7 @@ type fleet struct {
 type pins struct{ prefill, decode string }
 
 func newFleet(o *Orchestrator) *fleet {
-	return &fleet{o: o, choose: newChooser(), first: make(chan struct{})}
+	return &fleet{o: o, choose: newChooser(func(name, to string) { o.log.Warn("breaker", "of", name, "to", to) }), first: make(chan struct{})}
 }
 
 // run refreshes the view and rebuilds the account of any engine that the ledger
@@ -121,19 +121,25 @@ func (f *fleet) place(ctx context.Context, in *steps.Input, pin pins, exclude []
 	if err != nil {
 		return err
 	}
-	p, d, err := f.choose.choose(engines, *in, pin, exclude)
+	choice, why, err := f.choose.choose(engines, *in, pin, exclude)
 	if err != nil {
 		return err
 	}
+	p, d := choice.P, choice.D
 	in.Plan.P, in.Plan.D = seat(p), seat(d)
-	tokens := in.PromptTokens + in.Sampling.MaxTokens
-	in.Route = steps.Route{P: endpoint(p), D: endpoint(d), Blocks: (tokens + d.BlockTokens - 1) / d.BlockTokens, Total: d.Blocks}
+	in.Route = steps.Route{P: endpoint(p), D: endpoint(d), Blocks: choice.Blocks, Total: d.Blocks, Why: why}
 	in.Revision = p.Revision
 	if rate := p.PrefillTokensPerSecond; rate > 0 {
 		in.Long = time.Duration(float64(in.PromptTokens)/rate*float64(time.Second)) > workflows.LongAbove
 	}
 	return nil
 }
+
+// Step hears the end of a step, for the breakers.
+func (f *fleet) Step(a handoff.Attempt, s handoff.Step, err error) { f.choose.step(a, s, err) }
+
+// Begin counts an attempt that is now planned.
+func (f *fleet) Begin(p handoff.Plan, tokens uint32) error { return f.choose.begin(p, tokens) }
 
 // Place is the activities' Placer: the next plan's seats.
 func (f *fleet) Place(ctx context.Context, in steps.Input, exclude []handoff.EngineID) (p, d handoff.Seat, route steps.Route, err error) {

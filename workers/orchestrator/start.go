@@ -104,6 +104,7 @@ func (o *Orchestrator) startUnknown(ctx context.Context, s *stream, in steps.Inp
 func (o *Orchestrator) undoHeadStart(ctx context.Context, in steps.Input) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), in.Lease)
 	defer cancel()
+	o.fleet.Step(in.Plan.Attempt, handoff.StepReserve, errNotBegun)
 	if err := o.steps.UndoHeadStart(ctx, in); err != nil {
 		o.log.Warn("a head start is left to its leases", "handoff", in.ID, "error", err.Error())
 	}

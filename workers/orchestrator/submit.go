@@ -100,6 +100,7 @@ func (o *Orchestrator) begin(ctx context.Context, s *stream, id string, r Reques
 	if in.Key != "" {
 		mine, err := o.claim(ctx, s, in)
 		if err != nil || !mine {
+			o.fleet.Step(in.Plan.Attempt, handoff.StepReserve, errNotBegun)
 			return err
 		}
 	}
@@ -151,7 +152,10 @@ func (o *Orchestrator) input(ctx context.Context, id string, r Request) (steps.I
 	if err := o.fleet.place(ctx, &in, pins{r.Prefill, r.Decode}, nil); err != nil {
 		return steps.Input{}, err
 	}
-	return in, in.Plan.Validate()
+	if err := in.Plan.Validate(); err != nil {
+		return in, err
+	}
+	return in, o.fleet.Begin(in.Plan, in.PromptTokens)
 }
 
 // claim takes the key, or makes the stream a relay of whoever holds it.
