@@ -49,3 +49,6 @@ func FromAttempts(list []*transferv1.Attempt) ([]handoff.Attempt, error) {
 	}
 	return out, nil
 }
+
+// FromDigest reads a 32-byte digest; field names it in the error.
+func FromDigest(field string, b []byte) (handoff.Digest, error) { return digest(field, b) }

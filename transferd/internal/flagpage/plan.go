@@ -7,12 +7,20 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 )
 
-// appendPlan encodes the parts of a plan that a slot's header does not hold.
-func appendPlan(b []byte, p handoff.Plan) ([]byte, error) {
+// Fits refuses a plan with a name that a slot has no room for.
+func Fits(p handoff.Plan) error {
 	for _, s := range []string{string(p.Attempt.Handoff), string(p.P.Engine), string(p.P.Node), string(p.D.Engine), string(p.D.Node), p.Reader.Process} {
 		if len(s) > handoff.MaxIDBytes {
-			return nil, handoff.Errorf(handoff.CodeTooLarge, "a name of the plan has %d bytes, limit %d", len(s), handoff.MaxIDBytes)
+			return handoff.Errorf(handoff.CodeTooLarge, "a name of the plan has %d bytes, limit %d", len(s), handoff.MaxIDBytes)
 		}
+	}
+	return nil
+}
+
+// appendPlan encodes the parts of a plan that a slot's header does not hold.
+func appendPlan(b []byte, p handoff.Plan) ([]byte, error) {
+	if err := Fits(p); err != nil {
+		return nil, err
 	}
 	b = fields.AppendString(b, string(p.Attempt.Handoff))
 	for _, s := range []handoff.Seat{p.P, p.D} {

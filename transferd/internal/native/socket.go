@@ -1,6 +1,7 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -96,12 +97,15 @@ func PeerUser(c *net.UnixConn) (uid uint32, err error) {
 const maxVectors = 1024
 
 // ReadVector fills every buffer of into, in order, straight from the socket:
-// one system call for up to 1024 places.
-func ReadVector(c syscall.RawConn, into [][]byte) error {
+// one system call for up to 1024 places. wait is called before each.
+func ReadVector(c syscall.RawConn, into [][]byte, wait func() error) error {
 	for len(into) > 0 {
 		if len(into[0]) == 0 {
 			into = into[1:]
 			continue
+		}
+		if err := wait(); err != nil {
+			return err
 		}
 		n, err := readSome(c, into[:min(len(into), maxVectors)])
 		switch {
@@ -140,4 +144,23 @@ func advance(into [][]byte, n int) [][]byte {
 		into[0] = into[0][n:]
 	}
 	return into
+}
+
+// ListenPrivate listens on a Unix socket that nobody but this user can reach,
+// from its first moment on: it is made with mode 0600 under a private umask of
+// the socket's own inode, before it can be connected to.
+func ListenPrivate(path string) (*net.UnixListener, error) {
+	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		cerr := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }) // bind takes the mode from the socket
+		return errors.Join(cerr, err)
+	}}
+	l, err := cfg.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l.(*net.UnixListener), nil
 }

@@ -1,0 +1,80 @@
+package fence
+
+import "github.com/surehand/surehand/contracts/handoff"
+
+// Event is one accepted or refused transition. Reads, posts, landings and
+// announcements are left out unless they change a state: they are bytes, not news.
+type Event struct {
+	At       handoff.Instant
+	Machine  string // target, source or engine
+	Attempt  handoff.Attempt
+	Name     string
+	From, To string
+	Code     handoff.Code
+}
+
+func (c *Core) emit(e Event) {
+	if c.cfg.Trace != nil {
+		e.At = c.now()
+		c.cfg.Trace(e)
+	}
+}
+
+// traceTarget tells of a move that was not made by stepTarget.
+func (c *Core) traceTarget(a handoff.Attempt, name string, code handoff.Code) {
+	if r := c.targets.Get(a); r != nil {
+		c.emit(Event{Machine: "target", Attempt: a, Name: name, To: r.State.String(), Code: code})
+	}
+}
+
+func (c *Core) traceSource(a handoff.Attempt, name string, code handoff.Code) {
+	if r := c.sources.Get(a); r != nil {
+		c.emit(Event{Machine: "source", Attempt: a, Name: name, To: r.State.String(), Code: code})
+	}
+}
+
+func isBulkTarget(e handoff.TargetEvent) bool {
+	return e == handoff.TargetPost || e == handoff.TargetLand || e == handoff.TargetFail || e == handoff.TargetRenew
+}
+
+func isBulkSource(e handoff.SourceEvent) bool {
+	return e == handoff.SourceRead || e == handoff.SourceReadDone || e == handoff.SourceAnnounce || e == handoff.SourceRenew
+}
+
+// stepTarget steps the table and acts on a changed state.
+func (c *Core) stepTarget(in handoff.TargetInput) handoff.TargetAnswer {
+	from := handoff.TargetUnknown
+	if r := c.targets.Get(in.Attempt); r != nil {
+		from = r.State
+	}
+	ans := c.targets.Step(c.now(), in)
+	if ans.Code != handoff.CodeNone {
+		c.refusals[ans.Code]++
+	}
+	if ans.Changed || ans.Code != handoff.CodeNone || !isBulkTarget(in.Event) {
+		c.emit(Event{Machine: "target", Attempt: in.Attempt, Name: in.Event.String(), From: from.String(), To: ans.State.String(), Code: ans.Code})
+	}
+	if ans.Changed {
+		c.settleTarget(in.Attempt)
+	}
+	return ans
+}
+
+// stepSource is stepTarget for the other table.
+func (c *Core) stepSource(in handoff.SourceInput) handoff.SourceAnswer {
+	from := handoff.SourceUnknown
+	if r := c.sources.Get(in.Attempt); r != nil {
+		from = r.State
+	}
+	ans := c.sources.Step(c.now(), in)
+	if ans.Code != handoff.CodeNone {
+		c.refusals[ans.Code]++
+	}
+	if ans.Changed || ans.Code != handoff.CodeNone || !isBulkSource(in.Event) {
+		c.emit(Event{Machine: "source", Attempt: in.Attempt, Name: in.Event.String(), From: from.String(), To: ans.State.String(), Code: ans.Code})
+	}
+	if ans.Changed {
+		c.settleSource(in.Attempt)
+	}
+	return ans
+}

@@ -1,0 +1,133 @@
+// Package pull is TD's loop: it reaches the source, asks for pieces as they are
+// announced, lands and verifies them, and asks the question of the validated
+// read. What may be written, and when, is the fence's to say.
+package pull
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/fence"
+	"github.com/surehand/surehand/transferd/transport"
+)
+
+const (
+	// WindowBytes bounds what is asked for and not here: what may still come after
+	// a cancel (L6).
+	WindowBytes = 4 << 20
+	// MaxRepulls is how often a piece whose bytes differ is read again.
+	MaxRepulls = 1
+
+	backoffMin = 5 * time.Millisecond
+	backoffMax = 100 * time.Millisecond
+)
+
+// Config of a puller.
+type Config struct {
+	Core             *fence.Core
+	Local, TCP       transport.Opener
+	ProgressDeadline time.Duration // default of a pull; zero: handoff.ProgressDeadline
+	Log              *slog.Logger
+}
+
+// Spec is one pull.
+type Spec struct {
+	Plan             handoff.Plan
+	Token            handoff.Token
+	SourceAddress    string
+	Capability       []byte
+	ProgressDeadline time.Duration
+}
+
+// Puller runs pulls: one per target, however often it is asked for.
+type Puller struct {
+	cfg Config
+
+	mu      sync.Mutex
+	running map[handoff.Attempt]*Run
+	wg      sync.WaitGroup
+}
+
+// New makes a puller.
+func New(cfg Config) *Puller {
+	if cfg.ProgressDeadline == 0 {
+		cfg.ProgressDeadline = handoff.ProgressDeadline
+	}
+	return &Puller{cfg: cfg, running: map[handoff.Attempt]*Run{}}
+}
+
+// Pull starts the pull of a target, joins the one that runs, or gives the result
+// of the one that ended well. It does not end with its caller: a worker that
+// asks again joins it. What ends it is its target's end.
+func (p *Puller) Pull(s Spec) (*Run, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r := p.running[s.Plan.Attempt]; r != nil {
+		if r.spec.Plan != s.Plan {
+			return nil, handoff.Errorf(handoff.CodeConflict, "this attempt has another plan")
+		}
+		if r.spec.Token != s.Token {
+			return nil, handoff.Errorf(handoff.CodeStaleToken, "%s", s.Token)
+		}
+		return r, nil
+	}
+	landing, pulled, err := p.cfg.Core.Land(s.Plan, s.Token)
+	if err != nil {
+		return nil, err
+	}
+	if s.ProgressDeadline <= 0 {
+		s.ProgressDeadline = p.cfg.ProgressDeadline
+	}
+	r := &Run{puller: p, spec: s, landing: landing, done: make(chan struct{})}
+	if pulled != nil {
+		r.result = *pulled
+		close(r.done)
+		return r, nil
+	}
+	p.running[s.Plan.Attempt] = r
+	p.wg.Go(func() {
+		newLoop(r).start()
+		p.mu.Lock()
+		delete(p.running, s.Plan.Attempt)
+		p.mu.Unlock()
+	})
+	return r, nil
+}
+
+// Wait returns when no pull runs; fence.Core.Stop ends them.
+func (p *Puller) Wait() { p.wg.Wait() }
+
+// opener chooses the transport: a source of this very daemon is copied.
+func (p *Puller) opener(s Spec) transport.Opener {
+	if s.Plan.P.Node == p.cfg.Core.Node() {
+		return p.cfg.Local
+	}
+	return p.cfg.TCP
+}
+
+// Run is one pull that runs or ended.
+type Run struct {
+	puller  *Puller
+	spec    Spec
+	landing *fence.Landing
+	done    chan struct{}
+	result  fence.Pulled // valid once done
+	err     error
+}
+
+// Done is closed when the pull ended.
+func (r *Run) Done() <-chan struct{} { return r.done }
+
+// Result is what the pull did; only after Done. The target is validated when
+// there is no error.
+func (r *Run) Result() (fence.Pulled, error) { return r.result, r.err }
+
+// Progress is how far a running pull is.
+func (r *Run) Progress() fence.Progress {
+	if r.landing == nil {
+		return fence.Progress{}
+	}
+	return r.landing.Progress()
+}

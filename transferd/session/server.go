@@ -1,0 +1,136 @@
+// Package session is the daemon's side of the engine socket: a Unix socket of
+// mode 0600 whose peers must have the daemon's own user id. Each connection is
+// one engine; its end is the engine's death.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/fence"
+	"github.com/surehand/surehand/transferd/internal/native"
+)
+
+// MaxConnections bounds the connections that have not attached yet, together
+// with those that have.
+const MaxConnections = 2 * fence.MaxEngines
+
+// Config of a server.
+type Config struct {
+	Core        *fence.Core
+	PeerAddress string // told to engines
+	Log         *slog.Logger
+	Remember    func([]handoff.EngineID) error // called after each attach and detach
+}
+
+// Server accepts engines.
+type Server struct {
+	cfg      Config
+	listener *net.UnixListener
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+	wg       sync.WaitGroup
+}
+
+// Listen makes the socket; a leftover of an earlier life is replaced, a socket
+// that somebody still answers on is not.
+func Listen(path string, cfg Config) (*Server, error) {
+	if c, err := net.Dial("unix", path); err == nil {
+		return nil, errors.Join(fmt.Errorf("engine socket %s: somebody serves it already", path), c.Close())
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("engine socket: %w", err)
+	}
+	l, err := native.ListenPrivate(path)
+	if err != nil {
+		return nil, fmt.Errorf("engine socket: %w", err)
+	}
+	return &Server{cfg: cfg, listener: l, sessions: map[*session]struct{}{}}, nil
+}
+
+// Serve accepts until ctx ends, then closes the socket and every session.
+func (s *Server) Serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { s.closeAll() })
+	defer stop()
+	defer s.wg.Wait()
+	for {
+		c, err := s.listener.AcceptUnix()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				return c.Close()
+			}
+			return nil
+		case err != nil:
+			return fmt.Errorf("engine socket: %w", err)
+		}
+		if err := s.admit(c); err != nil {
+			s.cfg.Log.Warn("engine connection refused", "error", err)
+			if err := c.Close(); err != nil {
+				s.cfg.Log.Warn("close", "error", err)
+			}
+		}
+	}
+}
+
+// admit checks the peer before anything of it is read.
+func (s *Server) admit(c *net.UnixConn) error {
+	uid, err := native.PeerUser(c)
+	if err != nil {
+		return err
+	}
+	if err := sameUser(uid, os.Getuid()); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions == nil || len(s.sessions) >= MaxConnections {
+		return handoff.Errorf(handoff.CodeCapacity, "limit of %d engine connections", MaxConnections)
+	}
+	n := newSession(s, c)
+	s.sessions[n] = struct{}{}
+	s.wg.Go(func() {
+		n.run()
+		s.mu.Lock()
+		delete(s.sessions, n)
+		s.mu.Unlock()
+	})
+	return nil
+}
+
+func sameUser(peer uint32, own int) error {
+	if int64(peer) != int64(own) {
+		return handoff.Errorf(handoff.CodeDenied, "peer has user id %d, the daemon %d", peer, own)
+	}
+	return nil
+}
+
+func (s *Server) closeAll() {
+	_ = s.listener.Close() // Serve's accept returns; nobody can act on more
+	s.mu.Lock()
+	open := s.sessions
+	s.sessions = nil
+	s.mu.Unlock()
+	for n := range open {
+		n.hangUp()
+	}
+}
+
+func (s *Server) isStopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions == nil
+}
+
+func (s *Server) remember() {
+	if err := s.cfg.Remember(s.cfg.Core.Engines()); err != nil {
+		s.cfg.Log.Error("the engines could not be recorded", "error", err)
+	}
+}

@@ -1,0 +1,201 @@
+package tcp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/wire"
+	"github.com/surehand/surehand/transferd/fence"
+)
+
+// MaxConnections bounds the peers that are connected at once.
+const MaxConnections = 4096
+
+// ServerConfig of a peer listener.
+type ServerConfig struct {
+	Core *fence.Core
+	TLS  *tls.Config // nil: plaintext, on loopback only
+	Log  *slog.Logger
+}
+
+// Server is TP's side.
+type Server struct {
+	cfg      ServerConfig
+	listener net.Listener
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // nil once it stops
+	wg    sync.WaitGroup
+}
+
+// Listen opens the peer side. Port 0 takes a free one; no two daemons share a
+// port.
+func Listen(address string, cfg ServerConfig) (*Server, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("peer address: %w", err)
+	}
+	if ip := l.Addr().(*net.TCPAddr).IP; cfg.TLS == nil && !ip.IsLoopback() {
+		return nil, errors.Join(fmt.Errorf("peer address %s is not loopback and needs TLS: give --tls-cert, --tls-key and --tls-ca", l.Addr()), l.Close())
+	}
+	return &Server{cfg: cfg, listener: l, conns: map[net.Conn]struct{}{}}, nil
+}
+
+// Addr is the address that is really listened on.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Serve accepts until ctx ends, then closes every connection and waits for them.
+func (s *Server) Serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.closeAll)
+	defer stop()
+	defer s.wg.Wait()
+	for {
+		c, err := s.listener.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				return c.Close()
+			}
+			return nil
+		case err != nil:
+			return fmt.Errorf("peer listener: %w", err)
+		}
+		if !s.track(c) {
+			_ = c.Close() // over the limit, or stopping: the peer sees it and tries elsewhere
+			continue
+		}
+		s.wg.Go(func() {
+			defer s.untrack(c)
+			if err := s.serve(ctx, c); err != nil {
+				s.cfg.Log.Debug("peer connection ended", "peer", c.RemoteAddr().String(), "error", err)
+			}
+		})
+	}
+}
+
+func (s *Server) track(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns == nil || len(s.conns) >= MaxConnections {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+func (s *Server) untrack(c net.Conn) {
+	_ = c.Close() // closed already, mostly
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+func (s *Server) closeAll() {
+	_ = s.listener.Close() // Serve returns
+	s.mu.Lock()
+	open := s.conns
+	s.conns = nil
+	s.mu.Unlock()
+	for c := range open {
+		_ = c.Close() // its goroutines see it
+	}
+}
+
+// serve greets one peer and serves its pull.
+func (s *Server) serve(ctx context.Context, c net.Conn) error {
+	if err := c.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return err
+	}
+	identity := ""
+	if s.cfg.TLS != nil {
+		t := tls.Server(c, s.cfg.TLS)
+		if err := t.HandshakeContext(ctx); err != nil {
+			return err
+		}
+		identity = certified(t.ConnectionState())
+		c = t
+	}
+	st, err := newStream(c)
+	if err != nil {
+		return err
+	}
+	reading, err := s.greet(ctx, st, identity)
+	if err != nil {
+		_ = st.write(writeTimeout, func(b []byte) []byte { return wire.AppendError(b, err) }) // as far as it still reaches
+		return err
+	}
+	defer reading.Destroy() // last: nothing of this connection looks at the memory any more
+	return serveReading(st, reading, s.cfg.Core.Lease())
+}
+
+// greet checks that the peer means this daemon, in this life, and holds a
+// capability of its own.
+func (s *Server) greet(ctx context.Context, st *stream, identity string) (*fence.Reading, error) {
+	p, err := st.expect(wire.KindHello)
+	if err != nil {
+		return nil, err
+	}
+	hello, err := wire.ParseHello(p)
+	if err != nil {
+		return nil, err
+	}
+	core := s.cfg.Core
+	if hello.To != core.Node() || hello.ToIncarnation != core.Incarnation() {
+		return nil, handoff.Errorf(handoff.CodeStaleIncarnation, "this is %s in its life %d, wanted was %s in its life %d", core.Node(), core.Incarnation(), hello.To, hello.ToIncarnation)
+	}
+	if s.cfg.TLS != nil && identity != string(hello.From) {
+		return nil, handoff.Errorf(handoff.CodeDenied, "the certificate names %q, the greeting %q", identity, hello.From)
+	}
+	ok := wire.HelloOK{Node: core.Node(), Incarnation: core.Incarnation()}
+	if err := st.write(writeTimeout, func(b []byte) []byte { return wire.AppendHelloOK(b, ok) }); err != nil {
+		return nil, err
+	}
+	if p, err = st.expect(wire.KindPull); err != nil {
+		return nil, err
+	}
+	pull, err := wire.ParsePull(p)
+	if err != nil {
+		return nil, err
+	}
+	return core.Admit(ctx, pull.Attempt, pull.Capability, fence.Holder{Node: hello.From, Incarnation: hello.FromIncarnation})
+}
+
+// expect reads the one kind of frame that may come now.
+func (s *stream) expect(k wire.Kind) ([]byte, error) {
+	h, err := s.next()
+	if err != nil {
+		return nil, err
+	}
+	if h.Kind != k && h.Kind != wire.KindError {
+		return nil, handoff.Errorf(handoff.CodeInvalid, "%s instead of %s", h.Kind, k)
+	}
+	p, err := s.payload(h.Length)
+	if err != nil || h.Kind == k {
+		return p, err
+	}
+	refusal, err := wire.ParseError(p)
+	if err != nil {
+		return nil, err
+	}
+	return nil, refusal
+}
+
+// certified is the node that a peer's verified certificate names: its first DNS
+// name, else its common name.
+func certified(s tls.ConnectionState) string {
+	if len(s.PeerCertificates) == 0 {
+		return ""
+	}
+	leaf := s.PeerCertificates[0]
+	if len(leaf.DNSNames) > 0 {
+		return leaf.DNSNames[0]
+	}
+	return leaf.Subject.CommonName
+}
