@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/surehand/surehand/activities/engine/reference"
+	"github.com/surehand/surehand/activities/ledger/redisledger"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
+	"github.com/surehand/surehand/workers/orchestrator"
+)
+
+// temporalFlags say where histories are kept.
+type temporalFlags struct {
+	address, namespace, ca, cert, key, apiKey string
+	tls, plaintext, noAttributes              bool
+}
+
+func (t *temporalFlags) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&t.namespace, "namespace", "default", "Temporal namespace")
+	f.StringVar(&t.ca, "temporal-tls-ca", "", "PEM file of the CA of Temporal's certificate (default: the system's)")
+	f.StringVar(&t.cert, "temporal-tls-cert", "", "PEM file of our certificate for Temporal")
+	f.StringVar(&t.key, "temporal-tls-key", "", "PEM file of our key for Temporal")
+	f.StringVar(&t.apiKey, "temporal-api-key", "", "API key for Temporal; better in the environment, as SUREHAND_TEMPORAL_API_KEY")
+	f.BoolVar(&t.tls, "temporal-tls", false, "speak TLS to Temporal without files of ours; an API key or a file implies it")
+	f.BoolVar(&t.plaintext, "temporal-plaintext", false, "permit clear text to a Temporal on another host")
+	f.BoolVar(&t.noAttributes, "temporal-no-attributes", false, "start workflows without search attributes, where the namespace has not got ours")
+}
+
+func (t *temporalFlags) config() (orchestrator.TemporalConfig, error) {
+	c := orchestrator.TemporalConfig{HostPort: t.address, Namespace: t.namespace, APIKey: t.apiKey, NoAttributes: t.noAttributes}
+	if t.address == "" {
+		return c, errors.New("--temporal is missing: name a Temporal at host:port, or use `surehand dev`")
+	}
+	secure, err := clientTLS(t.ca, t.cert, t.key)
+	if err != nil {
+		return c, fmt.Errorf("temporal: %w", err)
+	}
+	if secure == nil && (t.tls || t.apiKey != "") {
+		secure = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if secure == nil && !t.plaintext && !onLoopback(t.address) {
+		return c, fmt.Errorf("temporal at %s: not a loopback address: give --temporal-tls, or --temporal-plaintext if the network is safe", t.address)
+	}
+	c.TLS = secure
+	return c, nil
+}
+
+// args passes the settings on to a child's command line, and secrets to its
+// environment.
+func (t *temporalFlags) args() (args, env []string) {
+	args = []string{"--namespace", t.namespace}
+	for _, f := range []struct{ name, value string }{{"--temporal-tls-ca", t.ca}, {"--temporal-tls-cert", t.cert}, {"--temporal-tls-key", t.key}} {
+		if f.value != "" {
+			args = append(args, f.name, f.value)
+		}
+	}
+	for name, on := range map[string]bool{"--temporal-tls": t.tls, "--temporal-plaintext": t.plaintext, "--temporal-no-attributes": t.noAttributes} {
+		if on {
+			args = append(args, name)
+		}
+	}
+	if t.apiKey != "" {
+		env = append(env, envPrefix+"_TEMPORAL_API_KEY="+t.apiKey)
+	}
+	return args, env
+}
+
+// backends are what serve and worker stand on.
+type backends struct {
+	temporal               temporalFlags
+	redis, record          string
+	redisPlaintext         bool
+	lease, deadline        time.Duration
+	decode                 time.Duration
+	peerCA, peerCert       string
+	peerKey, taskQueue     string
+	serialBelow, maxEpochs uint32
+}
+
+func (b *backends) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&b.temporal.address, "temporal", "127.0.0.1:7233", "Temporal at host:port")
+	b.temporal.flags(c)
+	f.StringVar(&b.redis, "redis", "redis://127.0.0.1:6379", "Redis URL; rediss:// is TLS")
+	f.BoolVar(&b.redisPlaintext, "redis-plaintext", false, "permit clear text to a Redis on another host")
+	f.StringVar(&b.record, "record", string(steps.RecordRequest), "what a history records: the whole request, or the handoff up to its commit")
+	f.StringVar(&b.taskQueue, "task-queue", steps.TaskQueueServe, "Temporal task queue")
+	f.DurationVar(&b.lease, "lease", handoff.LeaseDefault, "of capacity, targets and sources")
+	f.DurationVar(&b.deadline, "deadline", 0, "until the first token, at most (default 1m)")
+	f.DurationVar(&b.decode, "decode-budget", 0, "for the stream after it (default 15m)")
+	f.Uint32Var(&b.serialBelow, "serial-below", 0, "prompt tokens below which the transfer waits for the prefill (default 256)")
+	f.Uint32Var(&b.maxEpochs, "max-epochs", uint32(handoff.MaxEpochsBeforeFirstToken), "attempts before the first token")
+	f.StringVar(&b.peerCA, "peer-ca", "", "PEM file of the CA of engines and other gateways; without it they are spoken to on loopback only")
+	f.StringVar(&b.peerCert, "peer-cert", "", "PEM file of our certificate for them")
+	f.StringVar(&b.peerKey, "peer-key", "", "PEM file of our key for them")
+}
+
+// opened is an orchestrator with all that it stands on.
+type opened struct {
+	*orchestrator.Orchestrator
+	closers []func() error // newest last
+}
+
+// open connects. process names this process as a reader; empty: it reads nothing.
+func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r prometheus.Registerer) (o *opened, err error) {
+	o = &opened{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.close())
+			o = nil
+		}
+	}()
+	temporal, err := b.temporal.config()
+	if err != nil {
+		return o, err
+	}
+	temporal.TaskQueue = b.taskQueue
+	peers, err := clientTLS(b.peerCA, b.peerCert, b.peerKey)
+	if err != nil {
+		return o, fmt.Errorf("peers: %w", err)
+	}
+	ledger, err := redisledger.Open(redisledger.Options{URL: b.redis, Plaintext: b.redisPlaintext})
+	if err != nil {
+		return o, err
+	}
+	o.closers = append(o.closers, ledger.Close)
+	engines, remote := reference.NewConnections(peers), &orchestrator.Remote{TLS: peers}
+	o.closers = append(o.closers, engines.Close, remote.Close)
+	o.Orchestrator, err = orchestrator.New(ctx, orchestrator.Config{
+		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Remote: remote,
+		Record: steps.Record(b.record), Lease: b.lease, Deadline: b.deadline, Decode: b.decode,
+		SerialBelow: b.serialBelow, MaxEpochs: handoff.Epoch(b.maxEpochs), CountTokens: countTokens, Log: log, Metrics: r,
+	})
+	if err != nil {
+		return o, err
+	}
+	o.closers = append(o.closers, o.Orchestrator.Close)
+	return o, nil
+}
+
+// countTokens counts as the reference engines do: one a byte, and two that
+// frame the prompt.
+func countTokens(prompt []byte) uint32 { return uint32(len(prompt)) + 2 }
+
+// close ends everything, newest first.
+func (o *opened) close() error {
+	var failed []error
+	for i := len(o.closers) - 1; i >= 0; i-- {
+		failed = append(failed, o.closers[i]())
+	}
+	o.closers = nil
+	return errors.Join(failed...)
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
+	"github.com/surehand/surehand/workers/gateway"
+	"github.com/surehand/surehand/workers/orchestrator"
+	"github.com/surehand/surehand/workers/telemetry"
+)
+
+const serveLong = `Gateway and Temporal worker in one process. Run as many as you like.
+
+It answers the OpenAI-compatible API with /healthz, /readyz and /metrics over
+HTTP, and the submit API over gRPC. On SIGTERM it takes nothing new, lets
+streams finish for --grace, and ends the rest with a typed error.
+
+Off loopback HTTP needs a certificate, and gRPC a client CA besides: workers
+give it orders.`
+
+const serveExamples = `  # on this machine, beside the parts of a running ` + "`surehand dev`" + `
+  surehand serve --listen 127.0.0.1:8090 --grpc 127.0.0.1:8091 --redis redis://127.0.0.1:17300
+
+  # in a fleet
+  surehand serve --listen 0.0.0.0:443 --grpc 0.0.0.0:8443 --advertise gw-1.example:8443 \
+      --tls-cert gw.pem --tls-key gw.key --tls-client-ca fleet.pem --api-keys keys.yaml \
+      --peer-ca fleet.pem --peer-cert gw.pem --peer-key gw.key \
+      --temporal temporal.example:7233 --temporal-tls --redis rediss://redis.example:6379`
+
+const (
+	keysMost    = 1 << 20 // bytes of an API keys file
+	openTimeout = 30 * time.Second
+)
+
+// serveFlags are serve's own.
+type serveFlags struct {
+	backends
+	listen    gateway.Listen
+	advertise string
+	keys      string
+	grace     time.Duration
+}
+
+func newServe() *cobra.Command {
+	var s serveFlags
+	c := &cobra.Command{
+		Use: "serve", Short: "Gateway (OpenAI HTTP, gRPC) and Temporal worker in one process", Long: serveLong, Example: serveExamples,
+		GroupID: groupProcess, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return s.run(c) },
+	}
+	f := c.Flags()
+	f.StringVar(&s.listen.HTTP, "listen", "127.0.0.1:8080", "HTTP address")
+	f.StringVar(&s.listen.GRPC, "grpc", "127.0.0.1:8081", "gRPC address")
+	f.StringVar(&s.advertise, "advertise", "", "gRPC address at which workers and gateways reach this process (default: the one listened on)")
+	f.StringVar(&s.listen.Cert, "tls-cert", "", "PEM file of the certificate of both listeners")
+	f.StringVar(&s.listen.Key, "tls-key", "", "PEM file of its key")
+	f.StringVar(&s.listen.ClientCA, "tls-client-ca", "", "PEM file of the CA whose certificates callers must show")
+	f.StringVar(&s.keys, "api-keys", "", "YAML file of tenants and their lists of API keys (default: every caller is believed)")
+	f.DurationVar(&s.grace, "grace", gateway.DefaultGrace, "for streams, after SIGTERM")
+	s.flags(c)
+	return c
+}
+
+func (s *serveFlags) run(c *cobra.Command) (err error) {
+	ctx, stop := untilStopped(c)
+	defer stop()
+	log, err := logger(c, "serve")
+	if err != nil {
+		return err
+	}
+	keys, err := readKeys(s.keys)
+	if err != nil {
+		return err
+	}
+	listeners, err := s.listen.Open()
+	if err != nil {
+		return err
+	}
+	if s.advertise == "" {
+		s.advertise = listeners.GRPC()
+	}
+	registry := telemetry.Registry("serve")
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	o, err := s.open(opening, s.advertise, log, registry)
+	if err != nil {
+		return errors.Join(err, listeners.Close())
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	g, err := gateway.New(gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Keys: keys, Grace: s.grace})
+	if err != nil {
+		return errors.Join(err, listeners.Close())
+	}
+	return serve(ctx, g, listeners, c.OutOrStdout())
+}
+
+// serve runs the gateway until ctx ends or a listener breaks.
+func serve(ctx context.Context, g *gateway.Gateway, l *gateway.Listeners, out io.Writer) error {
+	running := g.Serve(l)
+	if err := sayReady(out, map[string]string{"http": l.HTTP(), "grpc": l.GRPC()}); err != nil {
+		return errors.Join(err, running.Drain())
+	}
+	select {
+	case <-ctx.Done():
+		return running.Drain()
+	case err := <-running.Failed():
+		return errors.Join(err, running.Drain())
+	}
+}
+
+// reader is the orchestrator as the gRPC side of the gateway asks it.
+type reader struct{ o *orchestrator.Orchestrator }
+
+func (r reader) Planned(ctx context.Context, m *submitv1.PlannedRequest) error {
+	return r.o.PlannedFromWire(ctx, m)
+}
+
+func (r reader) Ended(ctx context.Context, m *submitv1.EndedRequest) error {
+	return r.o.EndedFromWire(ctx, m)
+}
+
+// readKeys reads "tenant: [key, key]" from a file of YAML.
+func readKeys(path string) (gateway.Keys, error) {
+	keys := gateway.Keys{}
+	if path == "" {
+		return keys, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("API keys: %w", err)
+	}
+	defer f.Close()
+	tenants := map[string][]string{}
+	if err := yaml.NewDecoder(io.LimitReader(f, keysMost)).Decode(&tenants); err != nil {
+		// The parser's text may quote a key.
+		return nil, fmt.Errorf("API keys: %s is not YAML of tenants and their lists of keys", path)
+	}
+	for tenant, list := range tenants {
+		for _, key := range list {
+			if err := keys.Add(key, tenant); err != nil {
+				return nil, fmt.Errorf("API keys of %q: %w", tenant, err)
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("API keys: %s holds none, which would let everybody in", path)
+	}
+	return keys, nil
+}
