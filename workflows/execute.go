@@ -3,7 +3,6 @@ package workflows
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -14,28 +13,36 @@ import (
 
 // execute runs one step to its end and turns whatever came into a result.
 func (r *run) execute(ctx workflow.Context, cmd handoff.Command) handoff.Result {
-	in := steps.StepInput{Request: r.in, Hard: cmd.Hard, OriginalRunID: workflow.GetInfo(ctx).OriginalRunID,
-		Reader: r.reader, Exclude: r.exclude}
-	in.Request.Plan = cmd.Plan
-	in.Request.Route = r.routes[cmd.Plan.Attempt.Epoch]
+	in := r.input(cmd)
 	out, err := r.run(ctx, cmd, in)
 	res := handoff.Result{Step: cmd.Step, Attempt: cmd.Plan.Attempt, Verdict: out.Verdict}
-	if err != nil {
-		res.Code, res.Detail = codeOf(err)
-		if isUndo(cmd.Step) {
-			res.Verdict = handoff.VerdictUnknown
-		}
+	res.Code, res.Detail = codeOf(err)
+	if r.expired && (cmd.Step == handoff.StepPlace || forward(cmd.Step) && res.Code != handoff.CodeNone) {
+		res.Code, res.Detail = handoff.CodeDeadline, "no token within "+r.in.Deadline.String()
 	}
 	if res.Code == handoff.CodeNone {
-		r.learn(cmd, out, &res)
+		r.learn(cmd, in, out, &res)
+	} else if !forward(cmd.Step) {
+		res.Verdict = handoff.VerdictUnknown
+	}
+	if isUndo(cmd.Step) && res.Code != handoff.CodeNone {
+		r.insist(cmd, in, res.Code)
 	}
 	r.record(cmd, out, res)
 	return res
 }
 
-// run chooses how the step is executed. Undo steps first try at once, in the
-// workflow task; what then is still unanswered goes on as a normal activity in
-// the background until it is parked (L4), while the protocol goes on without it.
+// input is what the step of cmd is told.
+func (r *run) input(cmd handoff.Command) steps.StepInput {
+	in := steps.StepInput{Request: r.in, Hard: cmd.Hard, OriginalRunID: workflow.GetInfo(r.root).OriginalRunID,
+		Reader: r.reader, Exclude: slices.Clone(r.exclude)}
+	in.Request.Plan = cmd.Plan
+	in.Request.Route = r.routes[cmd.Plan.Attempt.Epoch]
+	return in
+}
+
+// run chooses how the step is executed: in the workflow task itself wherever
+// that is soon over.
 func (r *run) run(ctx workflow.Context, cmd handoff.Command, in steps.StepInput) (out steps.Output, err error) {
 	switch {
 	case cmd.Step == handoff.StepPlace:
@@ -47,31 +54,50 @@ func (r *run) run(ctx workflow.Context, cmd handoff.Command, in steps.StepInput)
 	default:
 		err = workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, localOptions(r.in, cmd)), string(cmd.Step), in).Get(ctx, &out)
 	}
-	if err != nil && (cmd.Step == handoff.StepUndoTransfer || cmd.Step == handoff.StepUndoPrefill || cmd.Step == handoff.StepUndoReserve) {
-		if code, _ := codeOf(err); code.Advice() == handoff.RetrySame {
-			r.insist(cmd, in)
-		}
+	if err != nil {
+		out = partOf(err)
 	}
 	return out, err
 }
 
-// insist goes on with an undo that nobody answered yet.
-func (r *run) insist(cmd handoff.Command, in steps.StepInput) {
-	r.running++
-	workflow.Go(r.undo, func(ctx workflow.Context) {
-		var out steps.Output
-		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, undoOptions(cmd)), string(cmd.Step), in).Get(ctx, &out)
-		if code, _ := codeOf(err); err != nil && code.Advice() == handoff.RetrySame {
-			r.parked = append(r.parked, string(cmd.Step)+" of "+cmd.Plan.Attempt.String())
+// insist goes on, in the background, with an undo that nobody answered yet,
+// until it is done or parked (L4); the protocol goes on without it. A refusal
+// that a repeat cannot change is parked at once.
+func (r *run) insist(cmd handoff.Command, in steps.StepInput, code handoff.Code) {
+	if code.Advice() != handoff.RetrySame {
+		r.park(cmd, code)
+		return
+	}
+	r.beside(r.undo, func(ctx workflow.Context) {
+		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, undoOptions(cmd)), string(cmd.Step), in).Get(ctx, nil)
+		if code, _ := codeOf(err); code != handoff.CodeNone {
+			r.park(cmd, code)
 		}
-		r.running--
-		r.changed = true
 	})
 }
 
+// park makes a step that could not be finished visible: in the outcome, in the
+// workflow's details and in its log, on which an alert stands.
+func (r *run) park(cmd handoff.Command, code handoff.Code) {
+	name := string(cmd.Step) + " of " + cmd.Plan.Attempt.String()
+	workflow.GetLogger(r.root).Error("a step is parked", "step", string(cmd.Step), "attempt", cmd.Plan.Attempt.String(), "code", code.String())
+	if len(r.parked) < maxParked && !slices.Contains(r.parked, name) {
+		r.parked = append(r.parked, name)
+	}
+}
+
 // learn keeps what a done step tells.
-func (r *run) learn(cmd handoff.Command, out steps.Output, res *handoff.Result) {
+func (r *run) learn(cmd handoff.Command, in steps.StepInput, out steps.Output, res *handoff.Result) {
 	switch cmd.Step {
+	case handoff.StepReserve:
+		if out.Token == nil {
+			res.Code, res.Detail = handoff.CodeInternal, "reserve gave no token"
+			return
+		}
+		r.tokens[cmd.Plan.Attempt.Epoch] = *out.Token
+		if r.coord.Plan().Attempt == cmd.Plan.Attempt && (!out.Told || in.Reader.Reader != r.reader.Reader) {
+			r.tell()
+		}
 	case handoff.StepTransfer:
 		r.bytes = out.Bytes
 	case handoff.StepAskReader:
@@ -88,7 +114,8 @@ func (r *run) learn(cmd handoff.Command, out steps.Output, res *handoff.Result) 
 	}
 }
 
-// record adds the step to the time line and notes whom to avoid next.
+// record adds the step to the time line and notes whom to avoid next. The
+// oldest steps go when the line gets too long for a payload.
 func (r *run) record(cmd handoff.Command, out steps.Output, res handoff.Result) {
 	s := steps.Span{Step: cmd.Step, Epoch: cmd.Plan.Attempt.Epoch, Start: out.StartMicros, End: out.EndMicros, Bytes: out.Bytes, Engine: out.Engine}
 	if res.Code != handoff.CodeNone {
@@ -103,10 +130,14 @@ func (r *run) record(cmd handoff.Command, out steps.Output, res handoff.Result) 
 			r.avoid(cmd.Plan.D.Engine)
 		}
 	}
-	if len(r.spans) < maxSpans {
-		r.spans = append(r.spans, s)
+	r.spans = append(r.spans, s)
+	for r.room -= spanBytes(s); r.room < 0; r.spans = r.spans[1:] {
+		r.room += spanBytes(r.spans[0])
 	}
 }
+
+// spanBytes is a bound of one span's share of a payload.
+func spanBytes(s steps.Span) int { return 120 + len(s.Engine) + len(s.Code) }
 
 func (r *run) avoid(e handoff.EngineID) {
 	if !slices.Contains(r.exclude, e) {
@@ -122,87 +153,23 @@ func codeOf(err error) (handoff.Code, string) {
 	case err == nil:
 		return handoff.CodeNone, ""
 	case errors.As(err, &app):
-		return handoff.ParseCode(app.Type()), app.Message()
+		return handoff.ParseCode(app.Type()), steps.Clip(app.Message())
 	case temporal.IsCanceledError(err):
 		return handoff.CodeCancelled, "the step was cancelled"
 	case errors.As(err, &timeout):
 		return handoff.CodeUnavailable, "no answer within the step's budget"
 	}
-	return handoff.CodeUnavailable, err.Error()
+	return handoff.CodeUnavailable, steps.Clip(err.Error())
 }
 
-// watchDecode looks now and then whether TD still holds a committed target, so
-// that a handoff whose reader died ends too (L1): nobody would signal its end.
-func (r *run) watchDecode(ctx workflow.Context) {
-	for {
-		if err := workflow.Await(ctx, func() bool { return r.coord.Phase() == handoff.PhaseDecoding || r.coord.Outcome() != nil }); err != nil {
-			return
+// partOf is what a refused step told about itself: when it ran, and where.
+func partOf(err error) (out steps.Output) {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) && app.HasDetails() {
+		if app.Details(&out) != nil {
+			return steps.Output{} // of another version: only the time line is poorer
 		}
-		if r.coord.Outcome() != nil || workflow.Sleep(ctx, watchEvery(r.in)) != nil || r.coord.Phase() != handoff.PhaseDecoding {
-			return
-		}
-		cmd := handoff.Command{Step: steps.StepWatch, Plan: r.coord.Plan()}
-		res := r.execute(ctx, cmd)
-		if res.Code != handoff.CodeNone || res.Verdict == handoff.VerdictOver {
-			detail := "the decode's lease ended: nobody reads the stream"
-			if res.Code.Advice() == handoff.RetrySame {
-				continue // D's daemon is silent; look again, the execution timeout bounds it
-			}
-			r.coord.StreamEnded(handoff.CodeStreamBroken, detail)
-			r.changed = true
-			return
-		}
+		out.Verdict = handoff.VerdictNone // a refusal proves nothing
 	}
+	return out
 }
-
-// tellReader names the newest planned attempt to the reader (rule 5c, clause 7).
-func (r *run) tellReader(ctx workflow.Context) {
-	in := steps.StepInput{Request: r.in, OriginalRunID: workflow.GetInfo(ctx).OriginalRunID, Reader: r.reader}
-	opts := localOptions(r.in, handoff.Command{Step: steps.StepTell})
-	if err := workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, opts), string(steps.StepTell), in).Get(ctx, nil); err != nil {
-		r.parked = append(r.parked, "tell reader "+r.reader.Reader.Process)
-	}
-}
-
-// decided runs once when the outcome is known: the ledger and the reader hear
-// of it while undo steps still run.
-func (r *run) decided(ctx workflow.Context) {
-	workflow.SetCurrentDetails(ctx, r.details())
-	if r.settled || r.coord.Outcome() == nil {
-		return
-	}
-	r.settled = true
-	r.running++
-	out := r.outcome()
-	out.Spans = nil
-	in := steps.StepInput{Request: r.in, OriginalRunID: workflow.GetInfo(ctx).OriginalRunID, Reader: r.reader, Outcome: &out}
-	workflow.Go(r.undo, func(ctx workflow.Context) {
-		opts := localOptions(r.in, handoff.Command{Step: steps.StepSettle})
-		if err := workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, opts), string(steps.StepSettle), in).Get(ctx, nil); err != nil {
-			r.parked = append(r.parked, string(steps.StepSettle))
-		}
-		r.running--
-		r.changed = true
-	})
-}
-
-// finish closes the run with its outcome.
-func (r *run) finish(ctx workflow.Context) (steps.Outcome, error) {
-	out := r.outcome()
-	o := r.coord.Outcome()
-	if err := workflow.UpsertTypedSearchAttributes(r.undo, endAttributes(r.in, out)...); err != nil {
-		return out, err
-	}
-	if o.Code == handoff.CodeNone || o.Committed {
-		return out, nil
-	}
-	if o.Code == handoff.CodeCancelled && ctx.Err() != nil {
-		return out, temporal.NewCanceledError(out)
-	}
-	return out, temporal.NewApplicationErrorWithOptions(o.Code.String()+": "+o.Detail, o.Code.String(),
-		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{out}})
-}
-
-const maxSpans = 256
-
-func watchEvery(in steps.Input) time.Duration { return 4 * in.Lease }

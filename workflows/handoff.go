@@ -21,9 +21,9 @@ func Handoff(ctx workflow.Context, in steps.Input) (steps.Outcome, error) {
 	r.listen(ctx)
 	for {
 		for _, cmd := range r.coord.Commands() {
-			r.start(ctx, cmd)
+			r.start(cmd)
 		}
-		r.decided(ctx)
+		r.decided()
 		if r.coord.Ended() && r.running == 0 {
 			break
 		}
@@ -37,37 +37,53 @@ func Handoff(ctx workflow.Context, in steps.Input) (steps.Outcome, error) {
 }
 
 // start runs one command beside the others; its result steps the coordinator.
-func (r *run) start(ctx workflow.Context, cmd handoff.Command) {
-	r.running++
-	base := r.attempt
-	if isUndo(cmd.Step) {
-		base = r.undo
+func (r *run) start(cmd handoff.Command) {
+	base := r.undo
+	if forward(cmd.Step) {
+		base = r.attempt
 	}
-	workflow.Go(base, func(ctx workflow.Context) {
-		res := r.execute(ctx, cmd)
+	r.beside(base, func(ctx workflow.Context) { r.apply(r.execute(ctx, cmd)) })
+}
+
+// beside runs fn beside everything else; the run does not end before it.
+func (r *run) beside(ctx workflow.Context, fn func(workflow.Context)) {
+	r.running++
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		fn(ctx)
 		r.running--
 		r.changed = true
-		r.apply(cmd, res)
 	})
 }
 
 // apply steps the coordinator and follows what the step means for the run.
-func (r *run) apply(cmd handoff.Command, res handoff.Result) {
+func (r *run) apply(res handoff.Result) {
 	before := r.coord.Plan().Attempt.Epoch
 	r.coord.Step(res)
 	r.loseStream()
-	switch phase := r.coord.Phase(); {
+	switch {
 	case r.coord.Plan().Attempt.Epoch != before:
 		r.replan()
-	case phase != handoff.PhaseMoving && phase != handoff.PhaseCommitting && phase != handoff.PhaseDecoding && phase != handoff.PhasePlacing:
+	case !r.undecided() && r.coord.Phase() != handoff.PhaseDecoding:
 		r.stop() // the attempt is lost or the outcome decided: what runs for it may end
 	}
 }
 
-func isUndo(s handoff.Step) bool {
+// undecided says that the present attempt may still go on by itself.
+func (r *run) undecided() bool {
+	p := r.coord.Phase()
+	return p == handoff.PhaseMoving || p == handoff.PhaseCommitting
+}
+
+// forward steps bring an attempt towards its commit and end with it; all others
+// run to their end whatever becomes of the attempt.
+func forward(s handoff.Step) bool {
 	switch s {
-	case handoff.StepUndoTransfer, handoff.StepUndoPrefill, handoff.StepUndoReserve, handoff.StepAskReader, handoff.StepPlace:
+	case handoff.StepReserve, handoff.StepPrefill, handoff.StepTransfer, handoff.StepCommit:
 		return true
 	}
 	return false
+}
+
+func isUndo(s handoff.Step) bool {
+	return s == handoff.StepUndoTransfer || s == handoff.StepUndoPrefill || s == handoff.StepUndoReserve
 }

@@ -24,7 +24,13 @@ const (
 	// LongAbove is the predicted prefill from which prefill and transfer run as
 	// normal activities: a local one would hold the workflow task too long.
 	LongAbove = 1500 * time.Millisecond
+
+	maxSpanBytes = 2600 // of the time line in an outcome: payloads stay under steps.MaxPayloadBytes
+	maxParked    = 8
 )
+
+// watchEvery is how often the decode is looked at.
+func watchEvery(in steps.Input) time.Duration { return 4 * in.Lease }
 
 // sameOperation retries an operation whose result is unknown, under its id.
 func sameOperation() *temporal.RetryPolicy {
@@ -55,6 +61,11 @@ func longOptions(in steps.Input, cmd handoff.Command) workflow.ActivityOptions {
 
 func placeOptions() workflow.ActivityOptions {
 	return workflow.ActivityOptions{ScheduleToCloseTimeout: PlaceBudget, RetryPolicy: sameOperation(), Summary: "another plan"}
+}
+
+func tellOptions(in steps.Input) workflow.ActivityOptions {
+	return workflow.ActivityOptions{ScheduleToCloseTimeout: in.Deadline, StartToCloseTimeout: SettleBudget,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 5 * time.Second}, Summary: "tell the reader"}
 }
 
 func undoOptions(cmd handoff.Command) workflow.ActivityOptions {
@@ -99,7 +110,7 @@ func StartAttributes(in steps.Input) temporal.SearchAttributes {
 }
 
 // endAttributes are set once more, at the end: each upsert is a write.
-func endAttributes(in steps.Input, out steps.Outcome) []temporal.SearchAttributeUpdate {
+func endAttributes(out steps.Outcome) []temporal.SearchAttributeUpdate {
 	outcome := out.Code
 	if outcome == "" {
 		outcome = "completed"

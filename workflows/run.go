@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -12,11 +13,14 @@ import (
 // run is one execution's state. Workflow code is single-threaded: no locks.
 type run struct {
 	in      steps.Input // Plan and Route of the present epoch
+	began   time.Time
 	coord   *handoff.Coordinator
 	routes  map[handoff.Epoch]steps.Route
+	tokens  map[handoff.Epoch]handoff.Token // what the reader needs to attach
 	reader  steps.ReaderAt
 	exclude []handoff.EngineID
 	spans   []steps.Span
+	room    int // for spans, in bytes
 	parked  []string
 	bytes   uint64
 	ended   *steps.Ended
@@ -24,16 +28,20 @@ type run struct {
 
 	attempt workflow.Context // of the steps of the present attempt
 	stop    workflow.CancelFunc
+	hush    workflow.CancelFunc // ends telling a reader what is no longer so
 	root    workflow.Context
 	undo    workflow.Context // disconnected
 	running int
 	changed bool
+	expired bool // the deadline of the first token passed
 	settled bool
+	toldEnd handoff.Reader
 }
 
 func newRun(ctx workflow.Context, in steps.Input) *run {
-	r := &run{in: in, root: ctx, routes: map[handoff.Epoch]steps.Route{in.Plan.Attempt.Epoch: in.Route},
-		reader: steps.ReaderAt{Reader: in.Plan.Reader, Address: in.ReaderAddress}}
+	r := &run{in: in, root: ctx, began: workflow.Now(ctx), room: maxSpanBytes,
+		routes: map[handoff.Epoch]steps.Route{in.Plan.Attempt.Epoch: in.Route}, tokens: map[handoff.Epoch]handoff.Token{},
+		reader: steps.ReaderAt{Reader: in.Plan.Reader, Address: in.ReaderAddress}, hush: func() {}}
 	r.coord = handoff.NewCoordinator(in.Plan, handoff.Policy{MaxEpochs: in.MaxEpochs, Detach: in.Record == steps.RecordHandoff})
 	r.undo, _ = workflow.NewDisconnectedContext(ctx)
 	r.attempt, r.stop = workflow.WithCancel(ctx)
@@ -43,18 +51,18 @@ func newRun(ctx workflow.Context, in steps.Input) *run {
 // replan takes over the plan that StepPlace put into history (rule 2).
 func (r *run) replan() {
 	r.stop()
+	r.hush()
 	r.in.Plan = r.coord.Plan()
 	r.in.Route = r.routes[r.in.Plan.Attempt.Epoch]
 	r.attempt, r.stop = workflow.WithCancel(r.root)
 }
 
-// listen follows the client's cancel and the reader's signals.
+// listen follows the client's cancel, the reader's signals and the clock.
 func (r *run) listen(ctx workflow.Context) {
 	must(workflow.SetQueryHandler(ctx, steps.QueryState, func() (steps.State, error) { return r.state(), nil }))
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		ctx.Done().Receive(ctx, nil)
 		r.coord.Cancel()
-		r.stop()
 		r.changed = true
 	})
 	workflow.Go(r.undo, func(ctx workflow.Context) {
@@ -71,10 +79,11 @@ func (r *run) listen(ctx workflow.Context) {
 		for {
 			var at steps.ReaderAt
 			ch.Receive(ctx, &at)
-			r.reattach(ctx, at)
+			r.reattach(at)
 			r.changed = true
 		}
 	})
+	workflow.Go(r.undo, r.deadline)
 	if r.in.Record == steps.RecordRequest {
 		workflow.Go(r.undo, r.watchDecode)
 	}
@@ -82,9 +91,11 @@ func (r *run) listen(ctx workflow.Context) {
 
 // streamEnded takes the reader's report. A stream that broke before its first
 // token was given up by the reader before it reported: another epoch may follow.
+// Only the word of the reader that history names now counts: an earlier one
+// gave up for itself, not for its successor (rule 5c).
 func (r *run) streamEnded(e steps.Ended) {
-	if e.Attempt != r.coord.Plan().Attempt {
-		return // of a superseded attempt
+	if e.Attempt != r.coord.Plan().Attempt || e.Reader != r.reader.Reader {
+		return
 	}
 	code := handoff.CodeNone
 	if e.Code != "" {
@@ -95,8 +106,10 @@ func (r *run) streamEnded(e steps.Ended) {
 		r.loseStream()
 		return
 	}
-	r.ended = &e
-	r.coord.StreamEnded(code, e.Detail)
+	if r.coord.Outcome() == nil {
+		r.ended = &e
+	}
+	r.coord.StreamEnded(code, steps.Clip(e.Detail))
 }
 
 // loseStream acts on a given-up stream once the attempt is committed; before
@@ -105,27 +118,56 @@ func (r *run) loseStream() {
 	if r.lost == nil || r.coord.Phase() != handoff.PhaseDecoding || r.lost.Attempt != r.coord.Plan().Attempt {
 		return
 	}
-	r.coord.StreamLost(r.reader.Reader, handoff.ParseCode(r.lost.Code), r.lost.Detail)
+	r.coord.StreamLost(r.reader.Reader, handoff.ParseCode(r.lost.Code), steps.Clip(r.lost.Detail))
+	r.avoid(r.coord.Plan().D.Engine)
 	r.lost = nil
 }
 
-// reattach names another reader in history (rule 5c, clause 7) and tells it
-// the newest planned attempt.
-func (r *run) reattach(ctx workflow.Context, at steps.ReaderAt) {
+// reattach names another reader in history (rule 5c, clause 7) and tells it the
+// newest planned attempt. What the earlier reader gave up, this one did not.
+func (r *run) reattach(at steps.ReaderAt) {
 	if at.Reader.Number <= r.reader.Reader.Number {
 		return
 	}
-	r.reader = at
+	r.reader, r.lost = at, nil
 	r.coord.NameReader(at.Reader)
-	r.tellReader(ctx)
+	if r.coord.Outcome() == nil {
+		r.tell()
+	}
+}
+
+// deadline bounds the way to the first token over all epochs (L1). The attempt
+// is stopped, and its failure then fenced like any other.
+func (r *run) deadline(ctx workflow.Context) {
+	onTheWay := func() bool { return r.coord.Phase() != handoff.PhaseDecoding && r.coord.Outcome() == nil }
+	for {
+		if err := workflow.Await(ctx, func() bool { return onTheWay() || r.coord.Outcome() != nil }); err != nil || r.coord.Outcome() != nil {
+			return
+		}
+		// Cancelled within the task that set it, a timer is no event at all.
+		timed, cancel := workflow.WithCancel(ctx)
+		timer := workflow.NewTimer(timed, max(0, r.in.Deadline-workflow.Now(ctx).Sub(r.began)))
+		if err := workflow.Await(ctx, func() bool { return timer.IsReady() || !onTheWay() }); err != nil {
+			cancel()
+			return
+		}
+		if timer.IsReady() && onTheWay() {
+			r.expired, r.changed = true, true
+			r.stop()
+			cancel()
+			return
+		}
+		cancel()
+	}
 }
 
 func (r *run) state() steps.State {
 	p := r.coord.Plan()
 	s := steps.State{Phase: r.coord.Phase(), Epoch: p.Attempt.Epoch, Prefill: p.P.Engine, Decode: p.D.Engine,
-		Reader: r.reader.Reader, Spans: r.spans, Bytes: r.bytes}
+		Reader: r.reader.Reader, Address: r.reader.Address, Plan: p, Route: r.routes[p.Attempt.Epoch], Spans: r.spans, Bytes: r.bytes}
 	if o := r.coord.Outcome(); o != nil {
 		out := r.outcome()
+		out.Spans = nil
 		s.Outcome = &out
 	}
 	return s
@@ -134,7 +176,7 @@ func (r *run) state() steps.State {
 func (r *run) outcome() steps.Outcome {
 	o := r.coord.Outcome()
 	p := r.coord.Plan()
-	out := steps.Outcome{Attempt: o.Attempt, Committed: o.Committed, Detail: o.Detail, Prefill: p.P.Engine, Decode: p.D.Engine,
+	out := steps.Outcome{Attempt: o.Attempt, Committed: o.Committed, Detail: steps.Clip(o.Detail), Prefill: p.P.Engine, Decode: p.D.Engine,
 		Bytes: r.bytes, Spans: r.spans, Parked: r.parked}
 	if o.Code != handoff.CodeNone {
 		out.Code = o.Code.String()

@@ -5,6 +5,7 @@ package steps
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -23,14 +24,16 @@ var Undo = map[handoff.Step]string{
 	handoff.StepPlace:        "none: a plan without operations holds nothing",
 	StepWatch:                "none: it only looks",
 	StepTell:                 "none: the reader takes only the newest attempt",
+	StepEnd:                  "none: the reader takes the first end",
 	StepSettle:               "none: a settled outcome sticks (S13)",
 }
 
 // Steps outside the protocol's table.
 const (
 	StepWatch  handoff.Step = "watch-decode" // does TD still hold the committed target?
-	StepSettle handoff.Step = "settle"       // tell ledger and reader how the handoff ended
-	StepTell   handoff.Step = "tell-reader"  // name the newest planned attempt to a new reader
+	StepSettle handoff.Step = "settle"       // the ledger keeps, or frees, the idempotency key
+	StepTell   handoff.Step = "tell-reader"  // name the newest planned attempt to the reader
+	StepEnd    handoff.Step = "end-stream"   // tell the reader that the handoff is over
 )
 
 // Record says when the workflow ends: with the stream, or at the commit.
@@ -49,7 +52,17 @@ const (
 	QueryState      = "state"
 	TaskQueueServe  = "surehand"
 	MaxPayloadBytes = 4096
+	// MaxDetailBytes bounds what a refusal says, so that payloads stay small.
+	MaxDetailBytes = 512
 )
+
+// Clip bounds a detail for a payload.
+func Clip(detail string) string {
+	if len(detail) <= MaxDetailBytes {
+		return detail
+	}
+	return strings.ToValidUTF8(detail[:MaxDetailBytes-3], "") + "..."
+}
 
 // Endpoint is where one seat answers.
 type Endpoint struct {
@@ -96,6 +109,7 @@ type Input struct {
 	Lease         time.Duration `json:"lease"`
 	Window        time.Duration `json:"window"` // of the idempotency key
 	MaxEpochs     handoff.Epoch `json:"max_epochs,omitempty"`
+	NoAttributes  bool          `json:"no_attributes,omitempty"` // the namespace has no search attributes of ours
 }
 
 // StepInput is the input of every activity.
@@ -105,7 +119,8 @@ type StepInput struct {
 	OriginalRunID string             `json:"original_run_id"` // rule 13: compared with the run that executes
 	Reader        ReaderAt           `json:"reader"`          // whom history names now
 	Exclude       []handoff.EngineID `json:"exclude,omitempty"`
-	Outcome       *Outcome           `json:"outcome,omitempty"` // of StepSettle
+	Outcome       *Outcome           `json:"outcome,omitempty"` // of StepSettle and StepEnd
+	Token         *handoff.Token     `json:"token,omitempty"`   // of StepTell
 }
 
 // ReaderAt is a reader and where it answers.
@@ -132,7 +147,7 @@ type Output struct {
 	Reader       *handoff.Reader `json:"reader,omitempty"`
 	Plan         *handoff.Plan   `json:"plan,omitempty"`
 	Route        *Route          `json:"route,omitempty"`
-	Parked       bool            `json:"parked,omitempty"` // an undo that gave up after its budget (L4)
+	Told         bool            `json:"told,omitempty"` // StepReserve: the reader knows the attempt and its token
 }
 
 // Ended is the payload of SignalEnded: the reader's report.
@@ -142,6 +157,7 @@ type Ended struct {
 	Finish     string          `json:"finish,omitempty"`
 	Usage      Usage           `json:"usage"`
 	Attempt    handoff.Attempt `json:"attempt"`
+	Reader     handoff.Reader  `json:"reader"` // who reports; another than history names decides nothing
 	FirstToken int64           `json:"first_token_us,omitempty"`
 }
 
@@ -187,6 +203,9 @@ type State struct {
 	Prefill handoff.EngineID `json:"prefill"`
 	Decode  handoff.EngineID `json:"decode"`
 	Reader  handoff.Reader   `json:"reader"`
+	Address string           `json:"address"` // of the reader
+	Plan    handoff.Plan     `json:"plan"`
+	Route   Route            `json:"route"`
 	Spans   []Span           `json:"spans"`
 	Bytes   uint64           `json:"bytes"`
 	Outcome *Outcome         `json:"outcome,omitempty"`

@@ -1,0 +1,140 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
+)
+
+// tell names the present attempt to the reader that history names, which then
+// attaches (rule 5c, clause 7). Where the reserve did that itself it is not
+// run. It goes on until the reader heard it, the attempt is over or another
+// reader is named.
+func (r *run) tell() {
+	cmd := handoff.Command{Step: steps.StepTell, Plan: r.coord.Plan()}
+	token, known := r.tokens[cmd.Plan.Attempt.Epoch]
+	if !known {
+		return // told when the reserve is done
+	}
+	r.hush()
+	var ctx workflow.Context
+	ctx, r.hush = workflow.WithCancel(r.undo)
+	in := r.input(cmd)
+	in.Token = &token
+	r.beside(ctx, func(ctx workflow.Context) {
+		out, err := r.run(ctx, cmd, in)
+		if code, _ := codeOf(err); code.Advice() == handoff.RetrySame && ctx.Err() == nil {
+			err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, tellOptions(r.in)), string(cmd.Step), in).Get(ctx, &out)
+		}
+		code, detail := codeOf(err)
+		if ctx.Err() != nil {
+			return // no longer so
+		}
+		r.record(cmd, out, handoff.Result{Code: code})
+		if code == handoff.CodeGone && r.coord.Plan().Attempt == cmd.Plan.Attempt {
+			r.coord.StreamEnded(code, detail) // the reader's own word: nobody reads this handoff
+		}
+	})
+}
+
+// watchDecode looks now and then whether TD still holds a committed target, so
+// that a handoff whose reader died ends too (L1): nobody would signal its end.
+func (r *run) watchDecode(ctx workflow.Context) {
+	seen := 0 // times in a row that the decode was found over
+	for {
+		if err := workflow.Await(ctx, func() bool { return r.coord.Phase() == handoff.PhaseDecoding || r.coord.Outcome() != nil }); err != nil {
+			return
+		}
+		if r.coord.Outcome() != nil {
+			return
+		}
+		pause := watchEvery(r.in)
+		if seen > 0 {
+			pause = r.in.Lease // a stream that ended well may be reported a moment later
+		}
+		if err := workflow.Sleep(ctx, pause); err != nil {
+			return
+		}
+		attempt := r.coord.Plan().Attempt
+		if r.coord.Phase() != handoff.PhaseDecoding {
+			seen = 0
+			continue // another epoch's decode may follow
+		}
+		cmd := handoff.Command{Step: steps.StepWatch, Plan: r.coord.Plan()}
+		out, err := r.run(ctx, cmd, r.input(cmd))
+		code, _ := codeOf(err)
+		over := out.Verdict == handoff.VerdictOver || code != handoff.CodeNone && code.Advice() != handoff.RetrySame
+		switch {
+		case !over: // or D's daemon is silent; the execution timeout bounds that
+			seen = 0
+		case r.coord.Phase() != handoff.PhaseDecoding || r.coord.Plan().Attempt != attempt:
+			seen = 0
+		case seen == 0:
+			seen++
+		default:
+			r.coord.StreamEnded(handoff.CodeStreamBroken, "the decode's lease ended: nobody reads the stream")
+			r.changed = true
+			return
+		}
+	}
+}
+
+// decided runs what follows from a decided outcome: the reader hears of a
+// refusal at once, while undo steps still run; the ledger keeps or frees the
+// key once every step has answered, because only then is it certain whether
+// the attempt was committed.
+func (r *run) decided() {
+	workflow.SetCurrentDetails(r.root, r.details())
+	o := r.coord.Outcome()
+	if o == nil {
+		return
+	}
+	r.stop()
+	r.hush()
+	if o.Code != handoff.CodeNone && r.toldEnd != r.reader.Reader {
+		r.toldEnd = r.reader.Reader
+		r.report(steps.StepEnd)
+	}
+	if r.coord.Ended() && !r.settled {
+		r.settled = true
+		if r.in.Key != "" {
+			r.report(steps.StepSettle)
+		}
+	}
+}
+
+// report runs a step that carries the outcome.
+func (r *run) report(step handoff.Step) {
+	cmd := handoff.Command{Step: step, Plan: r.coord.Plan()}
+	in := r.input(cmd)
+	out := r.outcome()
+	out.Spans = nil
+	in.Outcome = &out
+	r.beside(r.undo, func(ctx workflow.Context) {
+		_, err := r.run(ctx, cmd, in)
+		if code, _ := codeOf(err); code != handoff.CodeNone && step == steps.StepSettle {
+			r.park(cmd, code) // a reader that cannot be reached has no client to tell
+		}
+	})
+}
+
+// finish closes the run with its outcome.
+func (r *run) finish(ctx workflow.Context) (steps.Outcome, error) {
+	out := r.outcome()
+	o := r.coord.Outcome()
+	if !r.in.NoAttributes {
+		if err := workflow.UpsertTypedSearchAttributes(r.undo, endAttributes(out)...); err != nil {
+			return out, err
+		}
+	}
+	if o.Code == handoff.CodeNone || o.Committed {
+		return out, nil
+	}
+	if o.Code == handoff.CodeCancelled && ctx.Err() != nil {
+		return out, temporal.NewCanceledError(out)
+	}
+	return out, temporal.NewApplicationErrorWithOptions(out.Code+": "+out.Detail, out.Code,
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{out}})
+}
