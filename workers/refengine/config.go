@@ -32,6 +32,7 @@ const (
 	AnswerKept       = 30 * time.Second
 	retryFirst       = 10 * time.Millisecond // of a word to a transferd that is away
 	retryLast        = 200 * time.Millisecond
+	settleWait       = time.Second // for a transferd that was lost amid an operation
 	defaultBlocks    = 1024
 	defaultSlots     = 128
 	defaultRunning   = 64

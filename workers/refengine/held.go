@@ -3,6 +3,7 @@ package refengine
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/refengine/paged"
@@ -26,14 +27,41 @@ func newHeld(plan handoff.Plan) held {
 	return held{plan: plan, stop: newLatch(), gone: newLatch(), drained: newLatch()}
 }
 
-// end stops it; the first cause counts. The cause stands before stop is set.
+// end stops it; the first cause counts, but one that tells takes the place of
+// *unavailable*, which does not. The cause stands before stop is set.
 func (h *held) end(cause error) {
 	h.mu.Lock()
-	if h.cause == nil {
-		h.cause = cause
-	}
+	h.cause = better(h.cause, cause)
 	h.mu.Unlock()
 	h.stop.set()
+}
+
+func better(first, later error) error {
+	if first == nil || handoff.CodeOf(first) == handoff.CodeUnavailable {
+		return later
+	}
+	return first
+}
+
+// remembered is what a repeat is told once the memory is free: not *unavailable*,
+// which would ask for ever.
+func (h *held) remembered() error {
+	if err := h.why(); handoff.CodeOf(err) != handoff.CodeUnavailable {
+		return err
+	}
+	return handoff.Errorf(handoff.CodeClosed, "%s is over", h.plan.Attempt)
+}
+
+// settle waits a moment for the word of a transferd that was lost amid an
+// operation: when it is back it says what became of the attempt.
+func (e *Engine) settle(h *held) {
+	wait := time.NewTimer(settleWait)
+	defer wait.Stop()
+	select {
+	case <-h.gone.done():
+	case <-wait.C:
+	case <-e.ctx.Done():
+	}
 }
 
 func (h *held) why() error {

@@ -46,8 +46,8 @@ func (p *progress) seal(tokens, cached int, took time.Duration) {
 // whatever became of the source since.
 func (p *progress) fail(err error) {
 	p.change(func() {
-		if p.sealed == nil && p.err == nil {
-			p.err = err
+		if p.sealed == nil {
+			p.err = better(p.err, err)
 		}
 	})
 }

@@ -62,12 +62,15 @@ func (e *Engine) ownSource(s *source) {
 	if err == nil {
 		err = e.keep(s)
 	}
+	if handoff.CodeOf(err) == handoff.CodeUnavailable {
+		e.settle(&s.held)
+	}
 	e.endSource(s, err)
 	if err := e.closeSource(s); err != nil && e.ctx.Err() == nil {
 		e.c.Log.Error("close source", "attempt", s.plan.Attempt.String(), "error", err)
 	}
 	if e.takeBack(&s.held, true) {
-		e.attempts.forgetSource(s, s.why())
+		e.attempts.forgetSource(s, s.remembered())
 	}
 }
 

@@ -65,6 +65,7 @@ func (e *Engine) ownTarget(t *target) {
 		return
 	}
 	if err != nil {
+		e.settle(&t.held)
 		e.endTarget(t, err)
 	}
 	t.token = token
@@ -93,13 +94,10 @@ func (e *Engine) endTarget(t *target, cause error) {
 
 // remembered is what a repeat of the reservation will be told.
 func (t *target) remembered() error {
-	if err := t.why(); err != nil && handoff.CodeOf(err) != handoff.CodeUnavailable {
-		return err
-	}
-	if t.committed.isSet() {
+	if t.why() == nil {
 		return handoff.Errorf(handoff.CodeAborted, "the decode of %s is over", t.plan.Attempt)
 	}
-	return handoff.Errorf(handoff.CodeClosed, "%s is over", t.plan.Attempt)
+	return t.held.remembered()
 }
 
 func (e *Engine) openTarget(t *target) (handoff.Token, error) {
