@@ -24,6 +24,8 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 	case "parent":
 		dummyParent()
+	case "stack":
+		dummyStack()
 	default:
 		dummy(mode)
 	}
