@@ -9,21 +9,22 @@ import (
 
 // Stats is what a core holds and has done.
 type Stats struct {
-	Engines          []EngineStats
-	TargetStates     map[handoff.TargetState]int
-	SourceStates     map[handoff.SourceState]int
-	TargetsLive      int
-	TargetsQuarant   int
-	SourcesLive      int
-	SourcesQuarant   int
-	QuarantinedBytes uint64
-	RegisteredBytes  uint64
-	PinnedBlocks     int
-	Committed        uint64
-	CommittedBytes   uint64
-	PulledBytes      uint64
-	Refusals         map[handoff.Code]uint64
-	Ready            bool
+	Engines            []EngineStats
+	TargetStates       map[handoff.TargetState]int // of records that hold memory
+	SourceStates       map[handoff.SourceState]int
+	TargetsLive        int
+	TargetsQuarantined int
+	SourcesLive        int
+	SourcesQuarantined int
+	QuarantinedBytes   uint64
+	RegisteredBytes    uint64
+	PinnedBlocks       int
+	Tombstones         int // records without memory
+	Committed          uint64
+	CommittedBytes     uint64
+	PulledBytes        uint64
+	Refusals           map[handoff.Code]uint64
+	Ready              bool
 }
 
 // EngineStats is one attached engine.
@@ -32,12 +33,13 @@ type EngineStats struct {
 	Bytes uint64
 }
 
-// Stats counts; records without memory are not counted.
+// Stats counts.
 func (c *Core) Stats() Stats {
 	c.enter()
 	defer c.leave()
 	s := Stats{TargetStates: map[handoff.TargetState]int{}, SourceStates: map[handoff.SourceState]int{},
-		PinnedBlocks: c.pins.Len(), Committed: c.totals.committed, CommittedBytes: c.totals.committedBytes,
+		PinnedBlocks: c.pins.Len(), Tombstones: c.targets.Freed() + c.sources.Freed(),
+		Committed: c.totals.committed, CommittedBytes: c.totals.committedBytes,
 		PulledBytes: c.totals.pulledBytes, Refusals: maps.Clone(c.refusals), Ready: c.isReady()}
 	for a, t := range c.held {
 		r := c.targets.Get(a)
@@ -46,7 +48,7 @@ func (c *Core) Stats() Stats {
 			s.TargetsLive++
 		}
 		if r.Quarantined() {
-			s.TargetsQuarant++
+			s.TargetsQuarantined++
 			s.QuarantinedBytes += t.bytes
 		}
 	}
@@ -57,7 +59,7 @@ func (c *Core) Stats() Stats {
 			s.SourcesLive++
 		}
 		if r.Quarantined() {
-			s.SourcesQuarant++
+			s.SourcesQuarantined++
 			s.QuarantinedBytes += l.bytes
 		}
 	}
@@ -69,20 +71,42 @@ func (c *Core) Stats() Stats {
 	return s
 }
 
-// Records copies every record, freed ones too, in the order of their attempts.
-// The bitmaps and digests are left out.
-func (c *Core) Records() (targets []handoff.Target, sources []handoff.Source) {
+// TargetRecord and SourceRecord are copies of records, for people.
+type TargetRecord struct {
+	Plan   handoff.Plan
+	State  handoff.TargetState
+	Cause  handoff.Code
+	Posted int
+	Pieces uint32
+	Freed  bool
+}
+
+// SourceRecord is a copy of a source's record.
+type SourceRecord struct {
+	Plan      handoff.Plan
+	State     handoff.SourceState
+	Cause     handoff.Code
+	Posted    int
+	Validated bool
+	Freed     bool
+}
+
+// Records copies at most limit records of each table, those that hold memory
+// first, in the order of their attempts.
+func (c *Core) Records(limit int) (targets []TargetRecord, sources []SourceRecord) {
 	c.enter()
 	defer c.leave()
-	for _, r := range c.targets.All() {
-		k := *r
-		k.Landed = nil
-		targets = append(targets, k)
-	}
-	for _, r := range c.sources.All() {
-		k := *r
-		k.Announced, k.Digests = nil, nil
-		sources = append(sources, k)
+	for _, freed := range []bool{false, true} {
+		for _, r := range c.targets.All() {
+			if r.Freed == freed && len(targets) < limit {
+				targets = append(targets, TargetRecord{r.Plan, r.State, r.Cause, r.Posted, r.Shape.Pieces(), r.Freed})
+			}
+		}
+		for _, r := range c.sources.All() {
+			if r.Freed == freed && len(sources) < limit {
+				sources = append(sources, SourceRecord{r.Plan, r.State, r.Cause, r.Posted, r.Validated, r.Freed})
+			}
+		}
 	}
 	return targets, sources
 }

@@ -1,0 +1,172 @@
+// Command transferd is the native daemon that owns what may be read and written
+// in the KV memory of one host's engines. It runs, and refuses, without Temporal
+// and Redis.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/viper"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/daemon"
+	"github.com/surehand/surehand/transferd/internal/native"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "transferd:", err)
+		os.Exit(1)
+	}
+}
+
+const example = `  # two daemons of one machine, plaintext on loopback
+  transferd --node p0 --data /var/lib/transferd/p0 --peer 127.0.0.1:7401 --control unix:///run/transferd/p0.sock
+  transferd --node d0 --data /var/lib/transferd/d0 --peer 127.0.0.1:7402 --control 127.0.0.1:7502
+
+  # one host of many: mutual TLS; the certificate's first DNS name is the node
+  transferd --node d7 --data /var/lib/transferd --peer 10.0.0.7:7401 --control 10.0.0.7:7501 \
+    --tls-cert d7.pem --tls-key d7.key --tls-ca ca.pem --metrics 127.0.0.1:9401
+
+  # flags may stand in a file or in the environment
+  SUREHAND_TRANSFERD_NODE=p0 transferd --config /etc/surehand/transferd.yaml`
+
+func command() *cobra.Command {
+	v := viper.New()
+	cmd := &cobra.Command{
+		Use:           "transferd",
+		Short:         "Owns and moves the KV memory of one host's engines",
+		Example:       example,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := configure(v, cmd); err != nil {
+				return err
+			}
+			return run(cmd.Context(), v, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.String("config", "", "file of flags (yaml, json, toml)")
+	f.String("node", "", "name of this daemon, unique in the deployment (required)")
+	f.String("data", "", "folder for the incarnation; one daemon each (required)")
+	f.String("engine-socket", "", "Unix socket of the engine side (default: DATA/engine.sock)")
+	f.String("control", "", "unix:///path or host:port of the control side (default: unix://DATA/control.sock)")
+	f.String("peer", "127.0.0.1:0", "host:port of the peer side")
+	f.String("metrics", "", "loopback host:port of /metrics, /healthz and /readyz")
+	f.Duration("lease", handoff.LeaseDefault, "lease of targets and sources")
+	f.Duration("progress-deadline", handoff.ProgressDeadline, "how long a pull may go without a new byte")
+	f.Uint64("quarantine-bytes", 0, "per engine, bytes that may be quarantined before opens are refused (default: a quarter of its segment)")
+	f.String("trace", "", "file to which every transition is appended as a JSON line")
+	f.String("tls-cert", "", "certificate of this node, for control and peer sides")
+	f.String("tls-key", "", "its key")
+	f.String("tls-ca", "", "authority that peers and callers are verified by")
+	f.Bool("die-with-parent", false, "end when the process that started this one ends")
+	f.String("log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+// configure reads, weakest first: defaults, file, environment, flags.
+func configure(v *viper.Viper, cmd *cobra.Command) error {
+	v.SetEnvPrefix("SUREHAND_TRANSFERD")
+	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	v.AutomaticEnv()
+	if err := v.BindPFlags(cmd.Flags()); err != nil {
+		return err
+	}
+	if file := v.GetString("config"); file != "" {
+		v.SetConfigFile(file)
+		if err := v.ReadInConfig(); err != nil {
+			return fmt.Errorf("config: %w", err)
+		}
+	}
+	for _, key := range []string{"node", "data"} {
+		if v.GetString(key) == "" {
+			return fmt.Errorf("--%s is required", key)
+		}
+	}
+	return nil
+}
+
+// run serves until it is told to stop, its parent ends or a part breaks.
+func run(ctx context.Context, v *viper.Viper, out, errOut io.Writer) error {
+	cfg, err := config(v, errOut)
+	if err != nil {
+		return err
+	}
+	var orphaned <-chan struct{} // nil: never
+	if v.GetBool("die-with-parent") {
+		if orphaned, err = native.ParentGone(); err != nil {
+			return err
+		}
+	}
+	d, err := daemon.Start(cfg)
+	if err != nil {
+		return err
+	}
+	ready := map[string]any{"ready": true, "node": cfg.Node, "control": d.ControlAddress(), "peer": d.PeerAddress(),
+		"engine_socket": cfg.EngineSocket, "metrics": d.MetricsAddress(), "incarnation": d.Incarnation()}
+	if err := json.NewEncoder(out).Encode(ready); err != nil {
+		return errors.Join(err, d.Close())
+	}
+	select {
+	case <-ctx.Done():
+		cfg.Log.Info("stopping: no new target or source is opened, what runs may end")
+		drain, cancel := context.WithTimeout(context.Background(), daemon.DrainTimeout)
+		d.Drain(drain)
+		cancel()
+		return d.Close()
+	case <-orphaned:
+		return errors.Join(errors.New("the parent process ended"), d.Close())
+	case err := <-d.Failed():
+		return errors.Join(err, d.Close())
+	}
+}
+
+func config(v *viper.Viper, errOut io.Writer) (daemon.Config, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(v.GetString("log-level"))); err != nil {
+		return daemon.Config{}, fmt.Errorf("--log-level: %w", err)
+	}
+	data, err := filepath.Abs(v.GetString("data"))
+	if err != nil {
+		return daemon.Config{}, fmt.Errorf("--data: %w", err)
+	}
+	secure, err := mutualTLS(v.GetString("tls-cert"), v.GetString("tls-key"), v.GetString("tls-ca"))
+	if err != nil {
+		return daemon.Config{}, err
+	}
+	cfg := daemon.Config{
+		Node: handoff.NodeID(v.GetString("node")), Data: data, EngineSocket: v.GetString("engine-socket"),
+		Control: v.GetString("control"), Peer: v.GetString("peer"), Metrics: v.GetString("metrics"), TraceFile: v.GetString("trace"),
+		Lease: v.GetDuration("lease"), ProgressDeadline: v.GetDuration("progress-deadline"), QuarantineMax: v.GetUint64("quarantine-bytes"),
+		TLS: secure, Log: slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: level})),
+	}
+	if cfg.Lease < handoff.LeaseMin || cfg.Lease > handoff.LeaseMax {
+		return cfg, fmt.Errorf("--lease %s out of %s..%s", cfg.Lease, handoff.LeaseMin, handoff.LeaseMax)
+	}
+	if cfg.ProgressDeadline <= 0 {
+		return cfg, errors.New("--progress-deadline must be positive")
+	}
+	if cfg.EngineSocket == "" {
+		cfg.EngineSocket = filepath.Join(data, "engine.sock")
+	}
+	if cfg.Control == "" {
+		cfg.Control = "unix://" + filepath.Join(data, "control.sock")
+	}
+	return cfg, nil
+}

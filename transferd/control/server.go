@@ -1,0 +1,116 @@
+package control
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
+	"github.com/surehand/surehand/transferd/internal/native"
+)
+
+const (
+	maxMessageBytes = 1 << 20 // of a request
+	maxStreams      = 65536
+	stopTimeout     = 2 * time.Second
+)
+
+// Server is the listening control side.
+type Server struct {
+	listener net.Listener
+	server   *grpc.Server
+	address  string
+}
+
+// Listen opens unix:///path (mode 0600, this user only) or a TCP address:
+// loopback, or any with TLS.
+func Listen(address string, service *Service, secure *tls.Config, log *slog.Logger) (*Server, error) {
+	l, public, err := listen(address, secure != nil, log)
+	if err != nil {
+		return nil, fmt.Errorf("control address: %w", err)
+	}
+	opts := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+	}
+	if secure != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(secure)))
+	}
+	s := &Server{listener: l, server: grpc.NewServer(opts...), address: public}
+	transferv1.RegisterTransferServer(s.server, service)
+	return s, nil
+}
+
+func listen(address string, secure bool, log *slog.Logger) (net.Listener, string, error) {
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, "", err
+		}
+		l, err := native.ListenPrivate(path)
+		if err != nil {
+			return nil, "", err
+		}
+		return &ownUser{UnixListener: l, log: log}, address, nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, "", err
+	}
+	if !secure && !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		return nil, "", errors.Join(fmt.Errorf("%s is not loopback and needs TLS: give --tls-cert, --tls-key and --tls-ca", l.Addr()), l.Close())
+	}
+	return l, l.Addr().String(), nil
+}
+
+// ownUser accepts only peers with this process's user id.
+type ownUser struct {
+	*net.UnixListener
+	log *slog.Logger
+}
+
+func (l *ownUser) Accept() (net.Conn, error) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := native.PeerUser(c)
+		if err == nil && int64(uid) == int64(os.Getuid()) {
+			return c, nil
+		}
+		l.log.Warn("control connection refused", "uid", uid, "error", errors.Join(err, c.Close()))
+	}
+}
+
+// Address is the address that is really listened on.
+func (s *Server) Address() string { return s.address }
+
+// Serve serves until ctx ends; calls that still run then have a moment to end.
+func (s *Server) Serve(ctx context.Context) error {
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		hard := time.AfterFunc(stopTimeout, s.server.Stop)
+		defer hard.Stop()
+		s.server.GracefulStop()
+	})
+	err := s.server.Serve(s.listener)
+	if !stop() {
+		<-stopped
+	}
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("control: %w", err)
+	}
+	return nil
+}

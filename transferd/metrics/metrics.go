@@ -1,0 +1,118 @@
+// Package metrics serves a transferd's Prometheus metrics and its health, on
+// loopback only. Nothing here names an attempt: labels are few and fixed.
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/fence"
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("surehand_transferd_"+name, help, labels, nil)
+}
+
+var (
+	fenced      = desc("fenced_total", "Operations refused, by the code of the refusal.", "code")
+	targets     = desc("targets", "Targets that hold memory, by state.", "state")
+	sources     = desc("sources", "Sources that hold memory, by state.", "state")
+	quarantined = desc("quarantined_bytes", "Bytes of attempts that are over while something may still touch them.")
+	registered  = desc("registered_bytes", "Bytes of attached engines' segments.")
+	pinned      = desc("pinned_blocks", "Source blocks that a grant may read.")
+	tombstones  = desc("tombstones", "Records without memory that answer late messages.")
+	pulled      = desc("pulled_bytes_total", "Bytes landed in targets, whatever became of them.")
+	committed   = desc("committed_total", "Targets committed.")
+	bytes       = desc("committed_bytes_total", "Bytes of committed targets.")
+	engines     = desc("engines", "Attached engines.")
+	ready       = desc("ready", "Whether the daemon serves: 1 or 0.")
+)
+
+// collector reads the core when it is scraped.
+type collector struct{ core *fence.Core }
+
+func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	s := c.core.Stats()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	for _, code := range handoff.Codes() {
+		counter(fenced, s.Refusals[code], code.String())
+	}
+	for st := handoff.TargetOpened; st <= handoff.TargetAborted; st++ {
+		gauge(targets, float64(s.TargetStates[st]), st.String())
+	}
+	for st := handoff.SourceOpened; st <= handoff.SourceClosed; st++ {
+		gauge(sources, float64(s.SourceStates[st]), st.String())
+	}
+	gauge(quarantined, float64(s.QuarantinedBytes))
+	gauge(registered, float64(s.RegisteredBytes))
+	gauge(pinned, float64(s.PinnedBlocks))
+	gauge(tombstones, float64(s.Tombstones))
+	gauge(engines, float64(len(s.Engines)))
+	isReady := 0.0
+	if s.Ready {
+		isReady = 1
+	}
+	gauge(ready, isReady)
+	counter(pulled, s.PulledBytes)
+	counter(committed, s.Committed)
+	counter(bytes, s.CommittedBytes)
+}
+
+// Server answers /metrics, /healthz and /readyz.
+type Server struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+// Listen opens a loopback address.
+func Listen(address string, core *fence.Core) (*Server, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("metrics address: %w", err)
+	}
+	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		return nil, errors.Join(fmt.Errorf("metrics address %s is not loopback", l.Addr()), l.Close())
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collector{core}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !core.IsReady() {
+			http.Error(w, "no engine is attached, or one of the life before is still missing", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	return &Server{listener: l, server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}, nil
+}
+
+// Address is the address that is really listened on.
+func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// Serve serves until ctx ends.
+func (s *Server) Serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.server.Close() }) // Serve returns
+	defer stop()
+	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return nil
+}
