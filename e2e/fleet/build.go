@@ -73,16 +73,12 @@ func temporalServer(ctx context.Context, root string, patience bool) (string, er
 	const name = "surehand-temporal"
 	dir := filepath.Join(root, "deploy", "temporal")
 	places := []string{filepath.Join(dir, name)}
-	for _, cache := range []func() (string, error){os.UserCacheDir, func() (string, error) { return root, nil }} {
-		if at, err := cache(); err == nil {
-			for _, pattern := range []string{"surehand/*", "surehand/bin/*", ".surehand/*", ".surehand/bin/*"} {
-				found, err := filepath.Glob(filepath.Join(at, filepath.Dir(pattern), name+"*"))
-				if err != nil {
-					return "", err
-				}
-				places = append(places, found...)
-			}
+	if cache, err := os.UserCacheDir(); err == nil { // where `surehand dev` builds it
+		found, err := filepath.Glob(filepath.Join(cache, "surehand", "bin", name+"-*"))
+		if err != nil {
+			return "", err
 		}
+		places = append(places, found...)
 	}
 	for _, path := range places {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && !strings.Contains(path, ".building-") {

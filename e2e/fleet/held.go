@@ -31,6 +31,17 @@ func (f *Fleet) Held(ctx context.Context) []string {
 	return held
 }
 
+// HeldMemory is Held of engines and daemons alone: who could run out of it.
+func (f *Fleet) HeldMemory(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	var held []string
+	note := func(format string, args ...any) { held = append(held, fmt.Sprintf(format, args...)) }
+	f.heldByEngines(ctx, note)
+	f.heldByDaemons(ctx, note)
+	return held
+}
+
 type noter func(format string, args ...any)
 
 func (f *Fleet) heldByEngines(ctx context.Context, note noter) {
@@ -115,9 +126,18 @@ func (f *Fleet) heldByHistories(ctx context.Context, note noter) {
 // AtRest waits until nothing is held any more; after the deadline it says what
 // still is.
 func (f *Fleet) AtRest(ctx context.Context, within time.Duration) error {
+	return nothing(ctx, within, f.Held)
+}
+
+// MemoryFree waits until no engine and no daemon holds anything.
+func (f *Fleet) MemoryFree(ctx context.Context, within time.Duration) error {
+	return nothing(ctx, within, f.HeldMemory)
+}
+
+func nothing(ctx context.Context, within time.Duration, look func(context.Context) []string) error {
 	deadline := time.Now().Add(within)
 	for {
-		held := f.Held(ctx)
+		held := look(ctx)
 		if len(held) == 0 {
 			return nil
 		}

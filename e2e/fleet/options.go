@@ -17,6 +17,7 @@ type Options struct {
 	Step        time.Duration // between two tokens of a synthetic engine; 0: none
 	Chunk       int           // prompt tokens between two announcements; 0: the engine's default
 	Blocks      int           // of each engine; 0: 4096
+	Slots       int           // handoffs that hold memory of one engine at once; 0: 512
 	Lease       time.Duration // 2 s: scaled down, so that lapses are seen
 	Record      string        // of the gateways; empty: request
 	EngineArgs  []string
@@ -39,6 +40,9 @@ func (o *Options) defaults() {
 	if o.Blocks == 0 {
 		o.Blocks = 4096
 	}
+	if o.Slots == 0 {
+		o.Slots = 512
+	}
 	if o.Lease == 0 {
 		o.Lease = 2 * time.Second
 	}
@@ -53,12 +57,13 @@ func (o Options) ModelName() string {
 }
 
 func (o Options) engineArgs() []string {
-	args := []string{"--blocks", fmt.Sprint(o.Blocks), "--lease", o.Lease.String()}
+	args := []string{"--blocks", fmt.Sprint(o.Blocks), "--slots", fmt.Sprint(o.Slots)}
 	if o.Chunk > 0 {
 		args = append(args, "--chunk-tokens", fmt.Sprint(o.Chunk))
 	}
 	if !o.Model {
-		args = append(args, "--compute", "synthetic", "--prefill-rate", fmt.Sprint(o.PrefillRate), "--step", o.Step.String())
+		args = append(args, "--compute", "synthetic", "--prefill-tok-s", fmt.Sprint(o.PrefillRate),
+			"--step-ms", fmt.Sprint(float64(o.Step)/float64(time.Millisecond)))
 	}
 	return append(args, o.EngineArgs...)
 }

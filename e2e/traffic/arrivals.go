@@ -12,14 +12,14 @@ const MaxInFlight = 2000
 
 // Closed sends n requests from so many clients, each waiting for its own answer
 // before the next. Answers are in request order.
-func Closed(ctx context.Context, clients, n int, send func(ctx context.Context, i int) Answer) []Answer {
+func Closed(ctx context.Context, clients, n int, send func(ctx context.Context, client, i int) Answer) []Answer {
 	out := make([]Answer, n)
 	next := make(chan int)
 	var all sync.WaitGroup
-	for range clients {
+	for client := range clients {
 		all.Go(func() {
 			for i := range next {
-				out[i] = send(ctx, i)
+				out[i] = send(ctx, client, i)
 			}
 		})
 	}

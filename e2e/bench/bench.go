@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/surehand/surehand/e2e/bare"
+	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/traffic"
+)
+
+// Config of a run.
+type Config struct {
+	Clients      []int // closed loops of so many clients each
+	Rounds       int   // of either side, in turns
+	Requests     int   // a client sends in a round
+	Prefill      time.Duration
+	PromptTokens int
+	Tokens       int // of an answer
+	Engines      int // of each role
+	Lease        time.Duration
+	Record       string
+	Out          io.Writer // progress
+}
+
+// Default is what the musts are stated for: an 80 ms prefill.
+func Default() Config {
+	return Config{Clients: []int{1, 8, 32}, Rounds: 5, Requests: 20, Prefill: 80 * time.Millisecond, PromptTokens: 512, Tokens: 16,
+		Engines: 8, Lease: 6 * time.Second, Out: io.Discard}
+}
+
+const (
+	chunksOfPrefill = 4
+	framing         = 2 // tokens that the engines add to a prompt's bytes
+	restWithin      = 20 * time.Second
+)
+
+// Side is who hands off.
+type Side string
+
+// The two sides.
+const (
+	Bare     Side = "bare"
+	Surehand Side = "surehand"
+)
+
+// Round is one side's closed loop of one size, once.
+type Round struct {
+	Side    Side
+	Clients int
+	traffic.Summary
+	First []time.Duration          // to the first token, of each request
+	CPU   map[string]time.Duration // by kind of process, and the generator's own
+}
+
+// Run measures.
+func Run(ctx context.Context, c Config) (r *Report, err error) {
+	p, err := fleet.Build(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "surehand-bench-")
+	if err != nil {
+		return nil, err
+	}
+	o := fleet.Options{Prefill: c.Engines, Decode: c.Engines, Gateways: 1, Chunk: max(1, c.PromptTokens/chunksOfPrefill),
+		Lease: c.Lease, Record: c.Record, NoTraces: true, Step: time.Millisecond}
+	if c.Prefill > 0 {
+		o.PrefillRate = float64(c.PromptTokens) / c.Prefill.Seconds()
+	}
+	f, err := fleet.Start(ctx, p, dir, o)
+	defer func() { err = errors.Join(err, f.Stop(), os.RemoveAll(dir)) }()
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{Config: c, f: f, client: traffic.NewClient(f.HTTP["g1"]), proxy: bare.New(f)}
+	defer b.client.Close()
+	r = &Report{Config: c}
+	if err := b.rounds(ctx, r); err != nil {
+		return r, err
+	}
+	r.History, err = b.history(ctx)
+	return r, err
+}
+
+type bench struct {
+	Config
+	f      *fleet.Fleet
+	client *traffic.Client
+	proxy  *bare.Proxy
+}
+
+// ask gives each client engines of its own for as long as there are some, so
+// that rounds of both sides meet the same queues.
+func (b *bench) ask(client int) traffic.Ask {
+	engine := client%b.Engines + 1
+	return traffic.Ask{Model: fleet.SyntheticModel, Prompt: traffic.Words(b.PromptTokens - framing), MaxTokens: b.Tokens,
+		Prefill: fmt.Sprintf("p%d", engine), Decode: fmt.Sprintf("d%d", engine)}
+}
+
+func (b *bench) send(side Side) func(context.Context, traffic.Ask) traffic.Answer {
+	if side == Bare {
+		return b.proxy.Send
+	}
+	return b.client.Send
+}
+
+func (b *bench) rounds(ctx context.Context, r *Report) error {
+	for _, side := range []Side{Bare, Surehand} {
+		if _, err := b.round(ctx, side, b.Engines, 4); err != nil { // connections, caches, pollers
+			return fmt.Errorf("warm-up: %w", err)
+		}
+	}
+	for _, clients := range b.Clients {
+		for i := range b.Rounds {
+			for _, side := range []Side{Bare, Surehand} {
+				round, err := b.round(ctx, side, clients, b.Requests)
+				if err != nil {
+					return err
+				}
+				r.Rounds = append(r.Rounds, round)
+			}
+			fmt.Fprintf(b.Out, "c=%d: round %d of %d\n", clients, i+1, b.Rounds)
+		}
+	}
+	return nil
+}
+
+// round runs one side and waits until what it used is free again, so that the
+// work that trails a stream is counted to it.
+func (b *bench) round(ctx context.Context, side Side, clients, each int) (Round, error) {
+	before, err := b.cpu()
+	if err != nil {
+		return Round{}, err
+	}
+	send := b.send(side)
+	began := time.Now()
+	answers := traffic.Closed(ctx, clients, clients*each, func(ctx context.Context, client, _ int) traffic.Answer {
+		return send(ctx, b.ask(client))
+	})
+	took := time.Since(began)
+	for _, a := range answers {
+		if err := a.Counted(b.Tokens); err != nil {
+			return Round{}, fmt.Errorf("%s at %d clients: %w", side, clients, err)
+		}
+	}
+	if err := b.f.AtRest(ctx, restWithin); err != nil {
+		return Round{}, fmt.Errorf("%s at %d clients: %w", side, clients, err)
+	}
+	after, err := b.cpu()
+	if err != nil {
+		return Round{}, err
+	}
+	for kind := range after {
+		after[kind] -= before[kind]
+	}
+	first := make([]time.Duration, len(answers))
+	for i, a := range answers {
+		first[i] = a.FirstToken
+	}
+	return Round{side, clients, traffic.Summarize(answers, took, traffic.SLO{}), first, after}, nil
+}

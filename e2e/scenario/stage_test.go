@@ -1,0 +1,232 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/e2e/fault"
+	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/traffic"
+)
+
+// Sizes that the scenarios count on: a long prompt takes P 300 ms, so that
+// every phase can be hit; it is moved while it is computed.
+const (
+	prefillRate = 2000 // prompt tokens a second
+	chunk       = 64
+	step        = 10 * time.Millisecond // between two tokens
+	longPrompt  = 598                   // bytes: 600 tokens
+	shortPrompt = 98                    // 100 tokens: moved once it is sealed
+	answerLong  = 60                    // tokens: 600 ms of decode
+	lease       = 2 * time.Second
+)
+
+// Bounds.
+const (
+	requestWithin = 30 * time.Second
+	restWithin    = 30 * time.Second // after any fault: leases, timeouts of tasks, undo
+	promptly      = time.Second      // L2: the client left
+)
+
+// stage is a fleet with its clients.
+type stage struct {
+	*fleet.Fleet
+	clients map[string]*traffic.Client
+	closed  bool
+}
+
+var (
+	programs    = sync.OnceValues(func() (fleet.Programs, error) { return fleet.Build(context.Background(), patient) })
+	sharedStage *stage
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if sharedStage != nil {
+		if err := sharedStage.close(); err != nil {
+			fmt.Fprintln(os.Stderr, "the fleet did not stop in order:", err)
+			code = max(code, 1)
+		}
+	}
+	if err := goleak.Find(goleak.IgnoreCurrent()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func sharedOptions() fleet.Options {
+	return fleet.Options{PrefillRate: prefillRate, Step: step, Chunk: chunk, Lease: lease}
+}
+
+// open starts a fleet of one's own, and stops it with the test.
+func open(t *testing.T, o fleet.Options) *stage {
+	t.Helper()
+	s := launch(t, o)
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func launch(t *testing.T, o fleet.Options) *stage {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("real processes are not for -short")
+	}
+	p, err := programs()
+	if errors.Is(err, fleet.ErrNoTemporal) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "surehand-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := fleet.Start(t.Context(), p, dir, o)
+	s := &stage{Fleet: f, clients: map[string]*traffic.Client{}}
+	for name, address := range f.HTTP {
+		s.clients[name] = traffic.NewClient(address)
+	}
+	if err == nil {
+		err = s.warm(t)
+	}
+	if err != nil {
+		t.Fatal(errors.Join(err, s.close()))
+	}
+	return s
+}
+
+// warm sends a request along every pair of P and D until the traces of all
+// daemons are followed.
+func (s *stage) warm(t *testing.T) error {
+	for i := range max(s.Options.Prefill, s.Options.Decode) {
+		a := s.ask(shortPrompt, 2)
+		a.Prefill = fmt.Sprintf("p%d", min(i+1, s.Options.Prefill))
+		a.Decode = fmt.Sprintf("d%d", min(i+1, s.Options.Decode))
+		for _, c := range s.clients {
+			for try := 0; ; try++ {
+				m := s.Mark()
+				answer := c.Send(t.Context(), a)
+				err := answer.Counted(2)
+				if err == nil && len(fault.Prefilled(s.Since(m))) == 1 && len(fault.Committed(s.Since(m))) == 1 {
+					break
+				}
+				if try == 50 {
+					return fmt.Errorf("the fleet does not serve: %w; events: %v", err, s.Since(m))
+				}
+				time.Sleep(50 * time.Millisecond) // the fleet's own pace of registering
+			}
+		}
+	}
+	return nil
+}
+
+// shared gives the fleet that scenarios share, healed and at rest, and checks
+// at the test's end that it is at rest again.
+func shared(t *testing.T) *stage {
+	t.Helper()
+	if sharedStage == nil {
+		sharedStage = launch(t, sharedOptions())
+	}
+	s := sharedStage
+	if err := s.AtRest(t.Context(), restWithin); err != nil {
+		t.Fatal("before the test: ", err)
+	}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		err := s.Heal(ctx)
+		if err == nil {
+			err = s.AtRest(ctx, restWithin)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if !t.Failed() {
+			return
+		}
+		t.Log(s.logs())
+		sharedStage = nil
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// logs are the last words of every process.
+func (s *stage) logs() string {
+	var out string
+	for _, p := range s.Processes() {
+		tail := p.Tail()
+		out += fmt.Sprintf("--- %s\n%s\n", p.Name(), tail[max(0, len(tail)-1500):])
+	}
+	return out
+}
+
+func (s *stage) close() error {
+	for _, c := range s.clients {
+		c.Close()
+	}
+	return errors.Join(s.Stop(), os.RemoveAll(s.Dir))
+}
+
+// ask is a request from p1 to d1, for a test that strikes them by name.
+func (s *stage) ask(prompt, tokens int) traffic.Ask {
+	return traffic.Ask{Model: s.Options.ModelName(), Prompt: traffic.Words(prompt), MaxTokens: tokens, Seed: 7,
+		Prefill: "p1", Decode: "d1", Deadline: 20 * time.Second}
+}
+
+// g1 and g2 are the two gateways' clients.
+func (s *stage) g1() *traffic.Client { return s.clients["g1"] }
+func (s *stage) g2() *traffic.Client { return s.clients["g2"] }
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// atRest fails the test while anything is held.
+func (s *stage) atRest(t *testing.T) {
+	t.Helper()
+	if err := s.AtRest(t.Context(), restWithin); err != nil {
+		t.Error(err)
+	}
+}
+
+// fine fails the test unless a fresh request is answered whole.
+func (s *stage) fine(t *testing.T, c *traffic.Client) {
+	t.Helper()
+	a := s.ask(shortPrompt, 5)
+	a.Prefill, a.Decode = "", ""
+	if err := c.Send(within(t, requestWithin), a).Counted(5); err != nil {
+		t.Errorf("the next request: %s", err)
+	}
+}
+
+// oneOwner fails the test if two attempts of one handoff were visible, unless
+// the earlier one's reader gave it up: then its own engine's stream had no token.
+func oneOwner(t *testing.T, events []fleet.Event) {
+	t.Helper()
+	owner := map[string]handoff.Attempt{}
+	for _, a := range fault.Committed(events) {
+		id := fault.PublicID(a)
+		if other, ok := owner[id]; ok && other.Epoch >= a.Epoch {
+			t.Errorf("%s became visible after %s", a, other)
+		}
+		owner[id] = a
+	}
+}
