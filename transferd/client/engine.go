@@ -44,9 +44,13 @@ type Engine struct {
 	mu      sync.Mutex
 	link    *link // nil while detached
 	daemon  identity
-	targets map[handoff.Attempt]uint32 // asked for and not freed; flag slot
-	sources map[handoff.Attempt]struct{}
+	targets map[handoff.Attempt]*track // asked for and not freed
+	sources map[handoff.Attempt]*track
 }
+
+// track is what the engine was told of one of its attempts, so that each event
+// comes once although the daemon may die and come back.
+type track struct{ committed, over, drained bool }
 
 // identity is what a daemon says of itself; it changes when it restarts.
 type identity struct {
@@ -70,7 +74,7 @@ func Attach(ctx context.Context, cfg EngineConfig) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: cfg, flags: flags, page: flagpage.New(flags.Bytes(), cfg.FlagSlots), events: newQueue(),
-		targets: map[handoff.Attempt]uint32{}, sources: map[handoff.Attempt]struct{}{}}
+		targets: map[handoff.Attempt]*track{}, sources: map[handoff.Attempt]*track{}}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	l, attached, err := e.connect(ctx)
 	if err != nil {
@@ -122,10 +126,7 @@ type TargetSpec struct {
 // OpenTarget gives the target's memory to the attempt and answers τ.
 func (e *Engine) OpenTarget(ctx context.Context, spec TargetSpec) (handoff.Token, error) {
 	a := spec.Plan.Attempt
-	e.mu.Lock()
-	_, known := e.targets[a]
-	e.targets[a] = spec.FlagSlot // before asking: the answer may be lost
-	e.mu.Unlock()
+	known := e.track(e.targets, a) // before asking: the answer may be lost
 	reply, err := e.ask(ctx, &transferv1.EngineMessage{Body: &transferv1.EngineMessage_OpenTarget{OpenTarget: &transferv1.OpenTarget{
 		Plan: rpc.Plan(spec.Plan), Shape: rpc.Shape(spec.Shape), Offsets: spec.Offsets, FlagSlot: spec.FlagSlot, LeaseMs: spec.Lease.Milliseconds()}}})
 	if err != nil {
@@ -155,10 +156,7 @@ type SourceGrant struct {
 // OpenSource grants the plan's D to read the source's pieces once announced.
 func (e *Engine) OpenSource(ctx context.Context, spec SourceSpec) (SourceGrant, error) {
 	a := spec.Plan.Attempt
-	e.mu.Lock()
-	_, known := e.sources[a]
-	e.sources[a] = struct{}{}
-	e.mu.Unlock()
+	known := e.track(e.sources, a)
 	reply, err := e.ask(ctx, &transferv1.EngineMessage{Body: &transferv1.EngineMessage_OpenSource{OpenSource: &transferv1.OpenSource{
 		Plan: rpc.Plan(spec.Plan), Shape: rpc.Shape(spec.Shape), Offsets: spec.Offsets, Blocks: spec.Blocks, LeaseMs: spec.Lease.Milliseconds()}}})
 	if err != nil {
@@ -205,10 +203,12 @@ func (e *Engine) FinishTarget(ctx context.Context, a handoff.Attempt) error {
 // For an attempt of a daemon that is dead there is nothing to say.
 func (e *Engine) Freed(ctx context.Context, a handoff.Attempt, source bool) error {
 	e.mu.Lock()
-	_, isTarget := e.targets[a]
-	_, isSource := e.sources[a]
+	known := e.targets[a] != nil
+	if source {
+		known = e.sources[a] != nil
+	}
 	e.mu.Unlock()
-	if source && !isSource || !source && !isTarget {
+	if !known {
 		return nil
 	}
 	_, err := e.ask(ctx, &transferv1.EngineMessage{Body: &transferv1.EngineMessage_Freed{Freed: &transferv1.Freed{Attempt: rpc.Attempt(a), Source: source}}})
@@ -216,6 +216,17 @@ func (e *Engine) Freed(ctx context.Context, a handoff.Attempt, source bool) erro
 		e.forget(a, source)
 	}
 	return err
+}
+
+// track begins to follow an attempt and says whether it was followed before.
+func (e *Engine) track(side map[handoff.Attempt]*track, a handoff.Attempt) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if side[a] != nil {
+		return true
+	}
+	side[a] = &track{}
+	return false
 }
 
 func (e *Engine) forget(a handoff.Attempt, source bool) {

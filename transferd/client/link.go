@@ -91,14 +91,10 @@ func (e *Engine) adopt(l *link, m *transferv1.Attached, first bool) error {
 	if err != nil {
 		return err
 	}
-	closed, err := rpc.FromAttempts(m.GetClosed())
-	if err != nil {
-		return err
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	cause := handoff.CodeUnavailable
-	if !first && e.daemon.incarnation != handoff.Incarnation(m.GetIncarnation()) {
+	cause := handoff.CodeEngine // the same life took us for dead
+	if e.daemon.incarnation != handoff.Incarnation(m.GetIncarnation()) {
 		cause = handoff.CodeStaleIncarnation
 	}
 	e.daemon = identity{handoff.NodeID(m.GetNode()), handoff.Incarnation(m.GetIncarnation()), m.GetPeerAddress()}
@@ -110,31 +106,73 @@ func (e *Engine) adopt(l *link, m *transferv1.Attached, first bool) error {
 	for _, a := range adopted {
 		kept[a] = true
 	}
-	over := map[handoff.Attempt]bool{}
+	var closed []handoff.Attempt
 	var events []Event
-	for _, a := range closed {
-		over[a] = true
-	}
-	for a := range e.targets {
-		over[a] = over[a] || !kept[a]
-	}
-	list := make([]handoff.Attempt, 0, len(over)+len(e.sources))
-	for a, is := range over {
-		if !is {
+	for a, t := range e.targets {
+		if kept[a] {
+			if !t.committed { // the old daemon committed it and could not say so any more
+				t.committed = true
+				events = append(events, Event{Kind: TargetCommitted, Attempt: a})
+			}
 			continue
 		}
-		list = append(list, a)
+		kind := TargetClosed
+		if t.committed {
+			kind = TargetAborted
+		}
+		closed = append(closed, a)
+		events = append(events, t.end(kind, TargetDrained, a, cause)...)
 		delete(e.targets, a)
-		events = append(events, Event{Kind: TargetClosed, Attempt: a, Cause: cause, Drained: true}, Event{Kind: TargetDrained, Attempt: a, Cause: cause, Drained: true})
 	}
-	for a := range e.sources {
-		list = append(list, a)
-		events = append(events, Event{Kind: SourceClosed, Attempt: a, Cause: cause, Drained: true}, Event{Kind: SourceDrained, Attempt: a, Cause: cause, Drained: true})
+	for a, t := range e.sources {
+		closed = append(closed, a)
+		events = append(events, t.end(SourceClosed, SourceDrained, a, cause)...)
+		delete(e.sources, a)
 	}
-	clear(e.sources)
-	e.events.put(Event{Kind: Reattached, Incarnation: e.daemon.incarnation, Adopted: adopted, Closed: list})
+	e.events.put(Event{Kind: Reattached, Incarnation: e.daemon.incarnation, Adopted: adopted, Closed: closed})
 	e.events.put(events...)
 	return nil
+}
+
+// end gives the events that an attempt which is over and drained still owes.
+func (t *track) end(over, drained EventKind, a handoff.Attempt, cause handoff.Code) (events []Event) {
+	if !t.over {
+		events = append(events, Event{Kind: over, Attempt: a, Cause: cause, Drained: true})
+	}
+	if !t.drained {
+		events = append(events, Event{Kind: drained, Attempt: a, Cause: cause, Drained: true})
+	}
+	t.over, t.drained = true, true
+	return events
+}
+
+// note records what is told, and drops what was told before.
+func (e *Engine) note(events []Event) []Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	kept := events[:0]
+	for _, ev := range events {
+		t := e.targets[ev.Attempt]
+		if ev.Kind == SourceClosed || ev.Kind == SourceDrained {
+			t = e.sources[ev.Attempt]
+		}
+		if t == nil {
+			kept = append(kept, ev)
+			continue
+		}
+		seen := &t.over
+		switch ev.Kind {
+		case TargetCommitted:
+			seen = &t.committed
+		case TargetDrained, SourceDrained:
+			seen = &t.drained
+		}
+		if !*seen {
+			*seen = true
+			kept = append(kept, ev)
+		}
+	}
+	return kept
 }
 
 // run reads the present link until it breaks, then attaches again, until Close.
@@ -193,7 +231,7 @@ func (e *Engine) read(l *link) {
 		if err != nil {
 			return // a daemon that we do not understand is left
 		}
-		e.events.put(events...)
+		e.events.put(e.note(events)...)
 	}
 }
 

@@ -64,7 +64,7 @@ func New(cfg Config) *Puller {
 func (p *Puller) Pull(s Spec) (*Run, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r := p.running[s.Plan.Attempt]; r != nil {
+	if r := p.running[s.Plan.Attempt]; r != nil && !r.isDone() { // a done one only lingers on its connection
 		if r.spec.Plan != s.Plan {
 			return nil, handoff.Errorf(handoff.CodeConflict, "this attempt has another plan")
 		}
@@ -90,7 +90,9 @@ func (p *Puller) Pull(s Spec) (*Run, error) {
 	p.wg.Go(func() {
 		newLoop(r).start()
 		p.mu.Lock()
-		delete(p.running, s.Plan.Attempt)
+		if p.running[s.Plan.Attempt] == r {
+			delete(p.running, s.Plan.Attempt)
+		}
 		p.mu.Unlock()
 	})
 	return r, nil
@@ -119,6 +121,15 @@ type Run struct {
 
 // Done is closed when the pull ended.
 func (r *Run) Done() <-chan struct{} { return r.done }
+
+func (r *Run) isDone() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
 
 // Result is what the pull did; only after Done. The target is validated when
 // there is no error.
