@@ -14,13 +14,15 @@ import (
 // the same run. It is one process's memory and holds no truth: a step asked for
 // in another process is simply asked again under the same operation id.
 //
-// Only reserve, prefill and transfer keep their answer, because commit validates
-// what they said. Commit and the undo steps are asked anew each time: the first
+// Only reserve, prefill and transfer keep their answer, because commit checks
+// what they led to. Commit and the undo steps are asked anew each time: the first
 // answer is not the present (rule 8).
 type Attempts struct {
 	mu   sync.Mutex
 	live map[handoff.Attempt]*attempt
 	max  int
+	wg   sync.WaitGroup
+	over bool
 }
 
 // NewAttempts makes a table of at most limit attempts (S17).
@@ -39,6 +41,7 @@ type attempt struct {
 	source  opened
 	last    time.Time // of the last use, for the sweep
 	kept    bool      // a stream of this process reads it
+	left    bool      // that stream gave it up, or is over: renewed no more
 	running int       // calls under way
 }
 
@@ -65,6 +68,9 @@ func (t *Attempts) hold(p handoff.Plan, r steps.Route) (*attempt, error) {
 		a.last = time.Now()
 		return a, nil
 	}
+	if t.over {
+		return nil, handoff.Errorf(handoff.CodeUnavailable, "this worker is stopping")
+	}
 	if len(t.live) >= t.max {
 		return nil, handoff.Errorf(handoff.CodeCapacity, "%d attempts are under way, limit %d", len(t.live), t.max)
 	}
@@ -76,15 +82,21 @@ func (t *Attempts) hold(p handoff.Plan, r steps.Route) (*attempt, error) {
 	return a, nil
 }
 
-// do runs fn once for step of a, however many ask; each waits under its own ctx.
-func (t *Attempts) do(ctx context.Context, a *attempt, step handoff.Step, fn func(context.Context) (steps.Output, error)) (steps.Output, error) {
+// do runs fn once for step of a, however many ask; each waits under its own
+// ctx. What runs ends with the attempt, or after budget: a peer that stopped
+// must not hold a worker for ever.
+func (t *Attempts) do(ctx context.Context, a *attempt, step handoff.Step, budget time.Duration, fn func(context.Context) (steps.Output, error)) (steps.Output, error) {
 	t.mu.Lock()
 	c := a.calls[step]
 	if c == nil {
+		if t.over {
+			t.mu.Unlock()
+			return steps.Output{}, handoff.Errorf(handoff.CodeUnavailable, "this worker is stopping")
+		}
 		c = &call{done: make(chan struct{})}
 		a.calls[step] = c
 		a.running++
-		go t.run(a, step, c, fn)
+		t.wg.Go(func() { t.run(a, step, c, budget, fn) })
 	}
 	t.mu.Unlock()
 	select {
@@ -95,9 +107,11 @@ func (t *Attempts) do(ctx context.Context, a *attempt, step handoff.Step, fn fun
 	}
 }
 
-func (t *Attempts) run(a *attempt, step handoff.Step, c *call, fn func(context.Context) (steps.Output, error)) {
+func (t *Attempts) run(a *attempt, step handoff.Step, c *call, budget time.Duration, fn func(context.Context) (steps.Output, error)) {
+	ctx, cancel := context.WithTimeout(a.ctx, budget)
+	defer cancel()
 	start := time.Since(a.began).Microseconds()
-	c.out, c.err = fn(a.ctx)
+	c.out, c.err = fn(ctx)
 	c.out.StartMicros, c.out.EndMicros = start, time.Since(a.began).Microseconds()
 	if cause := context.Cause(a.ctx); c.err != nil && cause != nil {
 		c.err = cause // why the attempt was stopped says more than "cancelled"
@@ -173,13 +187,17 @@ type seat struct {
 }
 
 // Keep says that a stream of this process reads the attempt, so that its leases
-// are renewed while nothing else happens to it.
-func (t *Attempts) Keep(a handoff.Attempt) {
+// are renewed while nothing else happens to it. The attempt's steps may run in
+// another process: it is made known here.
+func (t *Attempts) Keep(p handoff.Plan, r steps.Route) error {
+	a, err := t.hold(p, r)
+	if err != nil {
+		return err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if x := t.live[a]; x != nil {
-		x.kept = true
-	}
+	a.kept, a.left = true, false
+	return nil
 }
 
 // Unkeep takes Keep back: the reader gave the attempt up, so it renews it no more.
@@ -187,8 +205,19 @@ func (t *Attempts) Unkeep(a handoff.Attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if x := t.live[a]; x != nil {
-		x.kept = false
+		x.kept, x.left = false, true
 	}
+}
+
+// Close stops everything that runs here and waits for its end.
+func (t *Attempts) Close() {
+	t.mu.Lock()
+	t.over = true
+	for _, a := range t.live {
+		a.cancel(handoff.Errorf(handoff.CodeUnavailable, "this worker is stopping"))
+	}
+	t.mu.Unlock()
+	t.wg.Wait()
 }
 
 // held lists the attempts whose leases this process renews: those that a stream
@@ -199,7 +228,7 @@ func (t *Attempts) held(idle time.Duration) []seat {
 	defer t.mu.Unlock()
 	out := make([]seat, 0, len(t.live))
 	for _, a := range t.live {
-		if a.kept || a.ctx.Err() == nil && (a.running > 0 || time.Since(a.last) < idle) {
+		if a.kept || !a.left && a.ctx.Err() == nil && (a.running > 0 || time.Since(a.last) < idle) {
 			out = append(out, seat{a.plan, a.route})
 		}
 	}

@@ -36,7 +36,7 @@ func (s *Steps) Commit(ctx context.Context, in steps.StepInput) (steps.Output, e
 	if got.State != handoff.TargetCommitted {
 		return out, handoff.Errorf(handoff.CodeInternal, "commit answered %s", got.State)
 	}
-	if !s.Local(in.Reader) {
+	if !s.Local(in.Reader) { // whose process keeps the attempt and renews it
 		s.Attempts.Forget(r.Plan.Attempt) // the decode's lease is its reader's to renew (rule 14)
 	}
 	return out, nil

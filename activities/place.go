@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 
-	"github.com/surehand/surehand/activities/ledger"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 	"github.com/surehand/surehand/transferd/client"
@@ -64,19 +63,4 @@ func (s *Steps) Watch(ctx context.Context, in steps.StepInput) (steps.Output, er
 		out.Verdict = handoff.VerdictCommitted
 	}
 	return out, nil
-}
-
-func (s *Steps) settleKey(ctx context.Context, r steps.Input, o *steps.Outcome) error {
-	if r.Key == "" {
-		return nil
-	}
-	h := r.Plan.Attempt.Handoff
-	if o.Code != "" && !o.Committed {
-		return s.Ledger.Unclaim(ctx, r.Tenant, r.Key, h)
-	}
-	outcome := ledger.OutcomeCompleted
-	if o.Code != "" {
-		outcome = ledger.Outcome(o.Code)
-	}
-	return s.Ledger.Settle(ctx, ledger.SettleRequest{Tenant: r.Tenant, Key: r.Key, Body: r.Plan.BodyDigest, Handoff: h, Outcome: outcome, Window: r.Window})
 }

@@ -21,7 +21,7 @@ func (s *Steps) Prefill(ctx context.Context, in steps.StepInput) (steps.Output, 
 }
 
 func (s *Steps) prefill(ctx context.Context, a *attempt, in steps.StepInput) (steps.Output, error) {
-	return s.Attempts.do(ctx, a, handoff.StepPrefill, func(ctx context.Context) (steps.Output, error) {
+	return s.Attempts.do(ctx, a, handoff.StepPrefill, in.Request.Deadline, func(ctx context.Context) (steps.Output, error) {
 		r := in.Request
 		body, err := s.Bodies.Body(ctx, r.Tenant, r.Plan.Attempt.Handoff)
 		if err != nil {

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 
+	"github.com/surehand/surehand/activities/ledger"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 )
@@ -31,28 +32,45 @@ func (s *Steps) AskReader(ctx context.Context, in steps.StepInput) (steps.Output
 //
 // Idempotent: the reader keeps the newest attempt. Undo: none needed.
 func (s *Steps) Tell(ctx context.Context, in steps.StepInput) (steps.Output, error) {
-	return steps.Output{}, s.Readers.Planned(ctx, in.Reader, in.Request.Plan, in.Request.Route, handoff.Token{})
+	if in.Token == nil {
+		return steps.Output{}, handoff.Errorf(handoff.CodeInvalid, "a reader is told without the token")
+	}
+	out := steps.Output{Engine: in.Reader.Reader.Process}
+	return out, s.Readers.Planned(ctx, in.Reader, in.Request.Plan, in.Request.Route, *in.Token)
 }
 
-// Settle tells the ledger and the reader how the handoff ended: committed and
+// End tells the reader that the handoff is over without (more of) a stream.
+//
+// Idempotent: the reader takes the first end. Undo: none.
+func (s *Steps) End(ctx context.Context, in steps.StepInput) (steps.Output, error) {
+	o := in.Outcome
+	if o == nil {
+		return steps.Output{}, handoff.Errorf(handoff.CodeInvalid, "an end without an outcome")
+	}
+	return steps.Output{}, s.Readers.Ended(ctx, in.Reader, in.Request.Plan.Attempt, handoff.ParseCode(o.Code), o.Detail)
+}
+
+// Settle tells the ledger how the handoff of a key ended: committed and
 // completed outcomes stick, a refusal before commit frees the key (S13).
 //
 // Idempotent: the first final outcome sticks. Undo: none.
 func (s *Steps) Settle(ctx context.Context, in steps.StepInput) (steps.Output, error) {
 	o, r := in.Outcome, in.Request
-	if o == nil {
+	switch {
+	case o == nil:
 		return steps.Output{}, handoff.Errorf(handoff.CodeInvalid, "settle without an outcome")
-	}
-	if err := s.settleKey(ctx, r, o); err != nil {
-		return steps.Output{}, err
-	}
-	if o.Code == "" {
+	case r.Key == "":
 		return steps.Output{}, nil
+	case o.Code != "" && !o.Committed:
+		return steps.Output{}, s.Ledger.Unclaim(ctx, r.Tenant, r.Key, r.Plan.Attempt.Handoff)
 	}
-	// A reader that cannot be reached has no client to tell.
-	err := s.Readers.Ended(ctx, in.Reader, r.Plan.Attempt, handoff.ParseCode(o.Code), o.Detail)
-	if err != nil {
-		return steps.Output{State: "reader not told: " + handoff.CodeOf(err).String()}, nil
+	outcome := ledger.OutcomeCompleted
+	switch {
+	case o.Code != "":
+		outcome = ledger.Outcome(o.Code)
+	case r.Record == steps.RecordHandoff && o.Finish == "":
+		outcome = ledger.OutcomeCommitted // the stream's end is its reader's to record
 	}
-	return steps.Output{}, nil
+	return steps.Output{}, s.Ledger.Settle(ctx, ledger.SettleRequest{Tenant: r.Tenant, Key: r.Key, Body: r.Plan.BodyDigest,
+		Handoff: r.Plan.Attempt.Handoff, Outcome: outcome, Window: r.Window})
 }

@@ -2,9 +2,11 @@ package activities
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/surehand/surehand/activities/ledger"
 	"github.com/surehand/surehand/contracts/handoff"
 )
 
@@ -52,20 +54,30 @@ func (s *Steps) renew(ctx context.Context, lease time.Duration) {
 	}
 	for engine, as := range promises {
 		wg.Go(func() {
-			if _, err := s.Ledger.Renew(ctx, engine, as, lease); err != nil {
-				s.Observer.Step("renew-promise", handoff.CodeOf(err), 0)
+			for part := range slices.Chunk(as, renewMost) {
+				if _, err := s.Ledger.Renew(ctx, engine, part, lease); err != nil {
+					s.Observer.Step("renew-promise", handoff.CodeOf(err), 0)
+				}
 			}
 		})
 	}
 	wg.Wait()
 }
 
+// renewMost bounds one renewal: what the ledger takes at once.
+const renewMost = ledger.MaxRenewals
+
 func (s *Steps) renewAt(ctx context.Context, address string, d *due, lease time.Duration) {
 	m, err := s.Movers.Mover(address)
-	if err == nil {
-		_, err = m.Renew(ctx, d.targets, d.sources, lease)
-	}
 	if err != nil {
 		s.Observer.Step("renew-lease", handoff.CodeOf(err), 0)
+		return
+	}
+	for len(d.targets)+len(d.sources) > 0 {
+		nt, ns := min(len(d.targets), renewMost), min(len(d.sources), renewMost)
+		if _, err := m.Renew(ctx, d.targets[:nt], d.sources[:ns], lease); err != nil {
+			s.Observer.Step("renew-lease", handoff.CodeOf(err), 0)
+		}
+		d.targets, d.sources = d.targets[nt:], d.sources[ns:]
 	}
 }

@@ -2,12 +2,16 @@ package activities
 
 import (
 	"context"
+	"time"
 
 	"github.com/surehand/surehand/activities/engine"
 	"github.com/surehand/surehand/activities/ledger"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 )
+
+// reserveBudget bounds one try to reserve; the workflow's own budget is shorter.
+const reserveBudget = 5 * time.Second
 
 // Reserve takes room on D before any prefill: the ledger's promise, then D's
 // blocks, a generation and τ from D's transferd.
@@ -23,7 +27,7 @@ func (s *Steps) Reserve(ctx context.Context, in steps.StepInput) (steps.Output, 
 }
 
 func (s *Steps) reserve(ctx context.Context, a *attempt, in steps.StepInput) (steps.Output, error) {
-	return s.Attempts.do(ctx, a, handoff.StepReserve, func(ctx context.Context) (steps.Output, error) {
+	return s.Attempts.do(ctx, a, handoff.StepReserve, reserveBudget, func(ctx context.Context) (steps.Output, error) {
 		r := in.Request
 		err := s.Ledger.Reserve(ctx, ledger.ReserveRequest{Engine: r.Plan.D.Engine, Incarnation: r.Plan.D.Incarnation,
 			Attempt: r.Plan.Attempt, Blocks: r.Route.Blocks, Lease: r.Lease})
@@ -43,14 +47,17 @@ func (s *Steps) reserve(ctx context.Context, a *attempt, in steps.StepInput) (st
 		if err != nil {
 			return steps.Output{}, err
 		}
-		if r.Plan.Attempt.Epoch > 1 {
-			// The reader attaches to the newest planned attempt (rule 5c, clause 7);
-			// epoch 1 it planned itself.
+		out := steps.Output{Token: &got.Token, Blocks: got.Blocks, Engine: string(r.Plan.D.Engine)}
+		if s.Local(in.Reader) {
+			// The reader attaches to the newest planned attempt (rule 5c, clause 7).
+			// A reader elsewhere is told by a step of its own: its silence must not
+			// cost the reservation.
 			if err := s.Readers.Planned(ctx, in.Reader, r.Plan, r.Route, got.Token); err != nil {
 				return steps.Output{}, err
 			}
+			out.Told = true
 		}
-		return steps.Output{Token: &got.Token, Blocks: got.Blocks, Engine: string(r.Plan.D.Engine)}, nil
+		return out, nil
 	})
 }
 

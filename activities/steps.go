@@ -12,7 +12,8 @@
 //	ask-reader     the reader's decision is recorded before it is answered
 //	place          a pure choice; only the plan that history holds counts
 //	watch-decode   looks only
-//	settle         the ledger's outcome sticks; the reader takes the first end
+//	settle         the ledger's outcome sticks
+//	end-stream     the reader takes the first end
 //	tell-reader    the reader keeps the newest attempt
 //
 // A typed refusal travels as an application error whose type is the code's
@@ -96,7 +97,7 @@ func (s *Steps) table() map[handoff.Step]stepFunc {
 		handoff.StepReserve: s.Reserve, handoff.StepPrefill: s.Prefill, handoff.StepTransfer: s.Transfer,
 		handoff.StepCommit: s.Commit, handoff.StepUndoTransfer: s.UndoTransfer, handoff.StepUndoPrefill: s.UndoPrefill,
 		handoff.StepUndoReserve: s.UndoReserve, handoff.StepAskReader: s.AskReader, handoff.StepPlace: s.Place,
-		steps.StepWatch: s.Watch, steps.StepSettle: s.Settle, steps.StepTell: s.Tell,
+		steps.StepWatch: s.Watch, steps.StepSettle: s.Settle, steps.StepTell: s.Tell, steps.StepEnd: s.End,
 	}
 }
 
@@ -125,16 +126,19 @@ func (s *Steps) activity(name handoff.Step, fn stepFunc) func(context.Context, s
 		if run := activity.GetInfo(ctx).WorkflowExecution.RunID; planning(name) && in.OriginalRunID != run {
 			err = handoff.Errorf(handoff.CodeReset, "run %s was reset from %s", run, in.OriginalRunID)
 		} else {
-			out, err = fn(beating(ctx), in)
+			stop := beating(ctx)
+			out, err = fn(ctx, in)
+			stop()
 		}
 		s.Observer.Step(name, handoff.CodeOf(err), time.Since(began))
 		s.Placer.Step(in.Request.Plan.Attempt, name, err)
-		return out, applicationError(err)
+		return out, applicationError(out, err)
 	}
 }
 
-// applicationError is how a refusal crosses Temporal: the code is its type.
-func applicationError(err error) error {
+// applicationError is how a refusal crosses Temporal: the code is its type, and
+// what the step told before it (when, where) is its detail.
+func applicationError(out steps.Output, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -143,18 +147,21 @@ func applicationError(err error) error {
 	if e, ok := err.(*handoff.Error); ok {
 		detail = e.Detail
 	}
-	return temporal.NewApplicationErrorWithOptions(detail, code.String(),
-		temporal.ApplicationErrorOptions{NonRetryable: code.Advice() != handoff.RetrySame})
+	return temporal.NewApplicationErrorWithOptions(steps.Clip(detail), code.String(),
+		temporal.ApplicationErrorOptions{NonRetryable: code.Advice() != handoff.RetrySame, Details: []any{out}})
 }
 
-// beating heartbeats a normal activity once a second until its context ends;
-// a local one needs none.
-func beating(ctx context.Context) context.Context {
+// beating heartbeats a normal activity once a second until the step's end; a
+// local one needs none.
+func beating(ctx context.Context) (stop func()) {
 	if activity.GetInfo(ctx).IsLocalActivity {
-		return ctx
+		return func() {}
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
 	go func() {
-		t := time.NewTicker(time.Second)
+		defer close(done)
+		t := time.NewTicker(beatEvery)
 		defer t.Stop()
 		for {
 			select {
@@ -165,8 +172,13 @@ func beating(ctx context.Context) context.Context {
 			}
 		}
 	}()
-	return ctx
+	return func() {
+		cancel()
+		<-done
+	}
 }
+
+const beatEvery = time.Second
 
 // operation is the id under which a daemon records what this step asks.
 func operation(in steps.StepInput, s handoff.Step) handoff.OperationID {

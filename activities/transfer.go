@@ -19,7 +19,7 @@ func (s *Steps) Transfer(ctx context.Context, in steps.StepInput) (steps.Output,
 	if err != nil {
 		return steps.Output{}, err
 	}
-	return s.Attempts.do(ctx, a, handoff.StepTransfer, func(ctx context.Context) (steps.Output, error) {
+	return s.Attempts.do(ctx, a, handoff.StepTransfer, in.Request.Deadline, func(ctx context.Context) (steps.Output, error) {
 		return s.transfer(ctx, a, in)
 	})
 }
@@ -46,26 +46,30 @@ func (s *Steps) transfer(ctx context.Context, a *attempt, in steps.StepInput) (s
 }
 
 // sourceOf waits until P's source is open, or sealed when the prompt is short.
+// It joins the prefill and leaves it running.
 func (s *Steps) sourceOf(ctx context.Context, a *attempt, in steps.StepInput) (opened, error) {
-	type ended struct{ err error }
-	end := make(chan ended, 1)
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	end := make(chan error, 1)
 	go func() {
 		_, err := s.prefill(ctx, a, in)
-		end <- ended{err}
+		end <- err
 	}()
-	if in.Request.PromptTokens >= s.SerialBelow {
-		select {
-		case <-a.opened:
-			return a.source, nil
-		case e := <-end:
-			if e.err != nil {
-				return opened{}, e.err
-			}
-			return a.source, nil
+	early := a.opened
+	if in.Request.PromptTokens < s.SerialBelow {
+		early = nil
+	}
+	select {
+	case <-early:
+	case err := <-end:
+		if err != nil {
+			return opened{}, err
 		}
 	}
-	if e := <-end; e.err != nil {
-		return opened{}, e.err
+	select {
+	case <-a.opened:
+		return a.source, nil
+	default:
+		return opened{}, handoff.Errorf(handoff.CodeInternal, "P sealed a source that it never opened")
 	}
-	return a.source, nil
 }

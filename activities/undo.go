@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
@@ -33,14 +34,8 @@ func (s *Steps) UndoTransfer(ctx context.Context, in steps.StepInput) (steps.Out
 	case err != nil:
 		return out, err
 	}
-	switch ans.Target {
-	case handoff.TargetClosed:
-		out.Verdict = handoff.VerdictClosed
-	case handoff.TargetCommitted:
-		out.Verdict = handoff.VerdictCommitted
-	case handoff.TargetAborted:
-		out.Verdict = handoff.VerdictOver
-	default:
+	out.Verdict = handoff.TargetVerdict(handoff.TargetAnswer{State: ans.Target})
+	if out.Verdict == handoff.VerdictUnknown || in.Hard && out.Verdict == handoff.VerdictCommitted {
 		return out, handoff.Errorf(handoff.CodeInternal, "undo left the target %s", ans.Target)
 	}
 	return out, nil
@@ -60,12 +55,10 @@ func (s *Steps) UndoPrefill(ctx context.Context, in steps.StepInput) (steps.Outp
 		return out, nil
 	case err != nil:
 		return out, err
-	case ans.Source != handoff.SourceClosed:
+	}
+	out.Verdict = handoff.SourceVerdict(handoff.SourceAnswer{State: ans.Source, Validated: ans.Validated})
+	if out.Verdict == handoff.VerdictUnknown {
 		return out, handoff.Errorf(handoff.CodeInternal, "undo left the source %s", ans.Source)
-	case ans.Validated:
-		out.Verdict = handoff.VerdictOver
-	default:
-		out.Verdict = handoff.VerdictClosed
 	}
 	return out, nil
 }
@@ -97,19 +90,28 @@ func (s *Steps) UndoReserve(ctx context.Context, in steps.StepInput) (steps.Outp
 // its own nonce only (rule 6) and softly, because it cannot record. It tries
 // everything and gives every failure; leases end what could not be reached.
 func (s *Steps) UndoHeadStart(ctx context.Context, in steps.Input) error {
-	si := steps.StepInput{Request: in}
-	_, e1 := s.UndoTransfer(ctx, si)
-	_, e2 := s.UndoPrefill(ctx, si)
-	_, e3 := s.UndoReserve(ctx, si)
-	return errors.Join(e1, e2, e3)
+	_, err := s.undoAll(ctx, steps.StepInput{Request: in})
+	return err
 }
 
 // ReleaseNow is the client's cancel, sent directly (rule 18): everything planned
 // is released at once, newest first, whatever the workflow does later.
 func (s *Steps) ReleaseNow(ctx context.Context, in steps.Input) (beforeCommit bool, err error) {
-	si := steps.StepInput{Request: in, Hard: true}
-	target, e1 := s.UndoTransfer(ctx, si)
-	_, e2 := s.UndoPrefill(ctx, si)
-	_, e3 := s.UndoReserve(ctx, si)
-	return target.Verdict == handoff.VerdictClosed, errors.Join(e1, e2, e3)
+	v, err := s.undoAll(ctx, steps.StepInput{Request: in, Hard: true})
+	return v == handoff.VerdictClosed, err
+}
+
+// undoAll runs every undo side by side, so that a silent D keeps neither P nor
+// the ledger waiting, and gives TD's verdict and every failure.
+func (s *Steps) undoAll(ctx context.Context, in steps.StepInput) (v handoff.Verdict, err error) {
+	var errs [3]error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		out, err := s.UndoTransfer(ctx, in)
+		v, errs[0] = out.Verdict, err
+	})
+	wg.Go(func() { _, errs[1] = s.UndoPrefill(ctx, in) })
+	wg.Go(func() { _, errs[2] = s.UndoReserve(ctx, in) })
+	wg.Wait()
+	return v, errors.Join(errs[:]...)
 }

@@ -38,6 +38,7 @@ func (r *run) input(cmd handoff.Command) steps.StepInput {
 		Reader: r.reader, Exclude: slices.Clone(r.exclude)}
 	in.Request.Plan = cmd.Plan
 	in.Request.Route = r.routes[cmd.Plan.Attempt.Epoch]
+	in.Request.Route.Why = nil // told once, where the plan stands
 	return in
 }
 

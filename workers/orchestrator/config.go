@@ -69,6 +69,9 @@ func (c *Config) defaults() {
 	orDefault(&c.Window, ledger.WindowDefault)
 	orDefault(&c.StartTimeout, time.Second)
 	orDefault(&c.Refresh, 250*time.Millisecond)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	if c.Record == "" {
 		c.Record = steps.RecordRequest
 	}

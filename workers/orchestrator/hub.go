@@ -1,7 +1,9 @@
 package orchestrator
 
 import (
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -15,16 +17,18 @@ const (
 	keepEndedBytes = 64 << 20
 )
 
-// hub holds the streams that this process reads.
+// hub holds the streams of this process.
 type hub struct {
 	mu    sync.Mutex
 	byID  map[string]*stream            // tenant/id
-	byRun map[handoff.HandoffID]*stream // the protocol's name of the run
+	byRun map[handoff.HandoffID]*stream // the protocol's name of the run, of streams read here
+	open  atomic.Int64
 	limit int
+	over  func(*stream, string)
 }
 
-func newHub(limit int) *hub {
-	return &hub{byID: map[string]*stream{}, byRun: map[handoff.HandoffID]*stream{}, limit: limit}
+func newHub(limit int, over func(*stream, string)) *hub {
+	return &hub{byID: map[string]*stream{}, byRun: map[handoff.HandoffID]*stream{}, limit: limit, over: over}
 }
 
 func streamKey(tenant, id string) string { return tenant + "/" + id }
@@ -41,17 +45,11 @@ func (h *hub) join(tenant, id string, body handoff.Digest) (f Follower, s *strea
 		}
 		return s.follow(true), s, false, nil
 	}
-	live := 0
-	for _, s := range h.byID {
-		if !s.over() {
-			live++
-		}
-		if live >= h.limit {
-			return nil, nil, false, handoff.Errorf(handoff.CodeCapacity, "%d handoffs are under way, limit %d", live, h.limit)
-		}
+	if n := h.open.Load(); n >= int64(h.limit) {
+		return nil, nil, false, handoff.Errorf(handoff.CodeCapacity, "%d handoffs are under way, limit %d", n, h.limit)
 	}
-	s = newStream(tenant, id, body)
-	h.byID[k] = s
+	s = newStream(tenant, id, body, &h.open, h.over)
+	h.byID[k] = s // a refused one stays under its run for a while, for its workflow's questions
 	return s.follow(false), s, true, nil
 }
 
@@ -59,13 +57,22 @@ func (h *hub) join(tenant, id string, body handoff.Digest) (f Follower, s *strea
 func refusedBeforeCommit(s *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.done && s.tokens == 0 && len(s.events) > 0 && s.events[len(s.events)-1].Err != nil
+	return s.done && s.tokens == 0 && s.events[len(s.events)-1].Err != nil
 }
 
 func (h *hub) named(r handoff.HandoffID, s *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.byRun[r] = s
+}
+
+// unnamed takes back what named said: another process reads the run.
+func (h *hub) unnamed(r handoff.HandoffID, s *stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.byRun[r] == s {
+		delete(h.byRun, r)
+	}
 }
 
 func (h *hub) run(r handoff.HandoffID) *stream {
@@ -85,33 +92,57 @@ func (h *hub) live() []*stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []*stream
-	for _, s := range h.byID {
-		if !s.over() {
+	for s := range h.all() {
+		if !s.isOver() {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// sweep drops streams that ended long enough ago, or the oldest over the limits.
+// all is every stream held here. Callers hold the lock.
+func (h *hub) all() map[*stream]bool {
+	out := make(map[*stream]bool, len(h.byID))
+	for _, s := range h.byID {
+		out[s] = true
+	}
+	for _, s := range h.byRun {
+		out[s] = true
+	}
+	return out
+}
+
+// sweep drops streams that ended long enough ago, and the oldest over the limits.
 func (h *hub) sweep(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	count, size := 0, 0
-	for k, s := range h.byID {
+	type ended struct {
+		s     *stream
+		at    time.Time
+		bytes int
+	}
+	var rest []ended
+	for s := range h.all() {
 		s.mu.Lock()
-		drop := s.done && s.followers == 0 && (now.Sub(s.ended) > keepEnded || count >= keepEndedCount || size >= keepEndedBytes)
-		if s.done && !drop {
-			count++
-			size += s.bytes
+		if s.done && s.followers == 0 {
+			rest = append(rest, ended{s, s.ended, s.bytes})
 		}
-		run := s.in.Plan.Attempt.Handoff
 		s.mu.Unlock()
-		if drop {
+	}
+	slices.SortFunc(rest, func(a, b ended) int { return b.at.Compare(a.at) })
+	drop, size := map[*stream]bool{}, 0
+	for i, e := range rest {
+		size += e.bytes
+		drop[e.s] = now.Sub(e.at) > keepEnded || i >= keepEndedCount || size > keepEndedBytes
+	}
+	for k, s := range h.byID {
+		if drop[s] {
 			delete(h.byID, k)
-			if h.byRun[run] == s {
-				delete(h.byRun, run)
-			}
+		}
+	}
+	for r, s := range h.byRun {
+		if drop[s] {
+			delete(h.byRun, r)
 		}
 	}
 }

@@ -42,21 +42,13 @@ func (m *metrics) Step(step handoff.Step, code handoff.Code, took time.Duration)
 	}
 }
 
-// ended counts a stream once.
-func (m *metrics) ended(s *stream, outcome string) {
-	s.mu.Lock()
-	again := s.counted
-	s.counted = true
-	s.mu.Unlock()
-	if again {
-		return
-	}
+// ended counts a stream that ended here.
+func (m *metrics) ended(first time.Duration, u Usage, outcome string) {
 	m.handoffs.WithLabelValues(outcome).Inc()
-	if s.first > 0 {
-		m.ttft.Observe(s.first.Seconds())
+	if first > 0 {
+		m.ttft.Observe(first.Seconds())
 	}
-	if outcome == "completed" {
-		u := s.usage()
+	if outcome == outcomeCompleted {
 		m.tokens.WithLabelValues("direct").Add(float64(u.Direct))
 		m.tokens.WithLabelValues("cached").Add(float64(u.Cached))
 		m.tokens.WithLabelValues("recomputed").Add(float64(u.Recomputed))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -27,16 +28,19 @@ type Orchestrator struct {
 	log         *slog.Logger
 	temporal    client.Client
 	worker      worker.Worker
-	movers      *mover.Dialer
+	movers      mover.Directory
+	closers     []func() error
 	steps       *activities.Steps
 	bodies      *bodies
 	fleet       *fleet
 	hub         *hub
 	metrics     *metrics
 
-	life context.Context // of everything in the background
-	end  context.CancelFunc
-	wg   sync.WaitGroup
+	life    context.Context // of everything in the background
+	end     context.CancelFunc
+	mu      sync.Mutex // over wg's growing and its end
+	stopped bool
+	wg      sync.WaitGroup
 }
 
 var _ Front = (*Orchestrator)(nil)
@@ -48,20 +52,17 @@ func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	o := &Orchestrator{cfg: cfg, log: cfg.Log, movers: &mover.Dialer{}, hub: newHub(cfg.InFlight), metrics: newMetrics(cfg.Metrics)}
-	var err error
-	if o.incarnation, err = newIncarnation(); err != nil {
+	temporal, err := dialTemporal(ctx, cfg)
+	if err != nil {
 		return nil, err
 	}
-	if o.temporal, err = dialTemporal(ctx, cfg); err != nil {
+	movers := &mover.Dialer{}
+	o, err := assemble(cfg, temporal, movers)
+	if err != nil {
+		temporal.Close()
 		return nil, err
 	}
-	o.life, o.end = context.WithCancel(context.Background())
-	o.bodies = newBodies(cfg.Bodies, cfg.InFlight)
-	o.fleet = newFleet(o)
-	o.steps = &activities.Steps{Ledger: cfg.Ledger, Engines: cfg.Engines, Movers: o.movers, Readers: readers{o}, Placer: o.fleet,
-		Bodies: o.bodies, Attempts: activities.NewAttempts(2 * cfg.InFlight), Observer: o.metrics, Log: o.log,
-		SerialBelow: cfg.SerialBelow, Local: o.local}
+	o.closers = append(o.closers, movers.Close)
 	o.worker = worker.New(o.temporal, cfg.Temporal.TaskQueue, worker.Options{
 		MaxConcurrentWorkflowTaskExecutionSize:  cfg.InFlight,
 		MaxConcurrentLocalActivityExecutionSize: 4 * cfg.InFlight,
@@ -72,14 +73,35 @@ func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
 	o.worker.RegisterWorkflowWithOptions(workflows.Handoff, workflow.RegisterOptions{Name: steps.Workflow})
 	o.steps.Register(o.worker)
 	if err := o.worker.Start(); err != nil {
-		o.end()
-		o.temporal.Close()
-		return nil, handoff.Errorf(handoff.CodeUnavailable, "worker: %s", err.Error())
+		o.worker = nil
+		return nil, errors.Join(handoff.Errorf(handoff.CodeUnavailable, "worker: %s", err.Error()), o.Close())
 	}
-	o.background(func(ctx context.Context) { o.steps.RenewLeases(ctx, cfg.Lease) })
+	o.run()
+	return o, nil
+}
+
+// assemble wires everything but the worker.
+func assemble(cfg Config, temporal client.Client, movers mover.Directory) (*Orchestrator, error) {
+	incarnation, err := newIncarnation()
+	if err != nil {
+		return nil, err
+	}
+	o := &Orchestrator{cfg: cfg, incarnation: incarnation, log: cfg.Log, temporal: temporal, movers: movers, metrics: newMetrics(cfg.Metrics)}
+	o.life, o.end = context.WithCancel(context.Background())
+	o.hub = newHub(cfg.InFlight, o.over)
+	o.bodies = newBodies(cfg.Bodies, cfg.InFlight)
+	o.fleet = newFleet(o)
+	o.steps = &activities.Steps{Ledger: cfg.Ledger, Engines: cfg.Engines, Movers: movers, Readers: readers{o}, Placer: o.fleet,
+		Bodies: o.bodies, Attempts: activities.NewAttempts(2 * cfg.InFlight), Observer: o.metrics, Log: o.log,
+		SerialBelow: cfg.SerialBelow, Local: o.local}
+	return o, nil
+}
+
+// run begins what goes on until Close.
+func (o *Orchestrator) run() {
+	o.background(func(ctx context.Context) { o.steps.RenewLeases(ctx, o.cfg.Lease) })
 	o.background(o.fleet.run)
 	o.background(o.sweep)
-	return o, nil
 }
 
 func dialTemporal(ctx context.Context, cfg Config) (client.Client, error) {
@@ -95,9 +117,14 @@ func dialTemporal(ctx context.Context, cfg Config) (client.Client, error) {
 	return c, nil
 }
 
-// background runs fn until Close; fn must end with its context.
+// background runs fn until Close; fn must end with its context. After Close
+// nothing runs any more.
 func (o *Orchestrator) background(fn func(context.Context)) {
-	o.wg.Go(func() { fn(o.life) })
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.stopped {
+		o.wg.Go(func() { fn(o.life) })
+	}
 }
 
 func (o *Orchestrator) sweep(ctx context.Context) {
@@ -110,16 +137,32 @@ func (o *Orchestrator) sweep(ctx context.Context) {
 		case now := <-t.C:
 			o.hub.sweep(now)
 			o.steps.Attempts.Sweep(o.cfg.Deadline + 2*o.cfg.Lease)
-			o.metrics.live.Set(float64(len(o.hub.live())))
+			o.metrics.live.Set(float64(o.hub.open.Load()))
 		}
 	}
 }
 
-// over is called when a stream has its terminal event: it is counted, and what
-// the client wrote is dropped.
+// over is called once, when a stream has its terminal event: it is counted, what
+// the client wrote is dropped and its leases are renewed no more.
 func (o *Orchestrator) over(s *stream, outcome string) {
-	o.metrics.ended(s, outcome)
-	o.bodies.drop(s.input().Plan.Attempt.Handoff)
+	s.mu.Lock()
+	in, was, first, last := s.in, s.role, s.first, s.events[len(s.events)-1]
+	s.mu.Unlock()
+	if was != roleCopy { // whose own gateway counts it
+		o.metrics.ended(first, last.Usage, outcome)
+	}
+	if was != roleReads {
+		return
+	}
+	a := in.Plan.Attempt
+	o.bodies.drop(a.Handoff)
+	o.steps.Attempts.Unkeep(a)
+	// A permit that no step settled here: its steps ran in another process.
+	if outcome == outcomeCompleted {
+		o.fleet.Step(a, handoff.StepCommit, nil)
+	} else {
+		o.fleet.Step(a, handoff.StepReserve, errNotBegun)
+	}
 }
 
 // Drain waits until the streams that are open here have ended, or ctx does.
@@ -139,14 +182,24 @@ func (o *Orchestrator) Drain(ctx context.Context) error {
 // Close stops the worker and everything in the background. Streams that are
 // still open end with a typed error; their workflows go on elsewhere.
 func (o *Orchestrator) Close() error {
-	o.worker.Stop()
+	if o.worker != nil {
+		o.worker.Stop()
+	}
 	for _, s := range o.hub.live() {
 		s.fail(handoff.Errorf(handoff.CodeUnavailable, "this gateway is shutting down"))
 	}
+	o.mu.Lock()
+	o.stopped = true
+	o.mu.Unlock()
 	o.end()
+	o.steps.Attempts.Close()
 	o.wg.Wait()
 	o.temporal.Close()
-	return o.movers.Close()
+	var errs []error
+	for _, c := range o.closers {
+		errs = append(errs, c())
+	}
+	return errors.Join(errs...)
 }
 
 // Incarnation is this process's life as a reader.

@@ -49,31 +49,49 @@ func (o *Orchestrator) GiveUp(_ context.Context, reader handoff.Reader, a handof
 		// A stream that was forgotten may have delivered: nothing can be said.
 		return false, handoff.Errorf(handoff.CodeGone, "no stream of %s is read here", a.Handoff)
 	}
-	if !s.giveUp(a) {
+	switch s.giveUp(a) {
+	case handoff.ReaderGivenUp:
+		o.steps.Attempts.Unkeep(a) // it renews the decode lease no more
+		return true, nil
+	case handoff.ReaderDelivering:
 		return false, nil
 	}
-	o.steps.Attempts.Unkeep(a) // it renews the decode lease no more
-	return true, nil
+	return false, handoff.Errorf(handoff.CodeTooLarge, "the reader of %s records no more attempts", a.Handoff)
 }
 
-// Planned takes the newest planned attempt of a stream read here and attaches.
+// Planned takes the newest planned attempt of a stream read here and attaches,
+// once: a repeat finds it attached.
 func (o *Orchestrator) Planned(_ context.Context, p handoff.Plan, route steps.Route, token handoff.Token) error {
 	s := o.hub.run(p.Attempt.Handoff)
-	if s == nil || !s.plan(p, route) {
-		return handoff.Errorf(handoff.CodeGone, "no open stream of %s is read here", p.Attempt.Handoff)
+	if s == nil {
+		return handoff.Errorf(handoff.CodeGone, "no stream of %s is read here", p.Attempt.Handoff)
 	}
-	o.steps.Attempts.Keep(p.Attempt)
-	o.background(func(ctx context.Context) { o.read(ctx, s, p, route, token) })
+	ctx, detach := context.WithCancel(o.life)
+	old, fresh, err := s.plan(p, route, detach)
+	if err != nil || !fresh {
+		detach()
+		return err
+	}
+	if old.Epoch != 0 {
+		o.steps.Attempts.Unkeep(old)
+	}
+	if err := o.steps.Attempts.Keep(p, route); err != nil {
+		s.giveUp(p.Attempt)
+		return err
+	}
+	o.background(func(context.Context) {
+		defer detach()
+		o.read(ctx, s, p, route, token)
+	})
 	return nil
 }
 
 // Ended ends a stream read here that has no end of its own yet.
 func (o *Orchestrator) Ended(_ context.Context, a handoff.Attempt, code handoff.Code, detail string) error {
 	s := o.hub.run(a.Handoff)
-	if s == nil {
+	if s == nil || s.input().Plan.Attempt.Handoff != a.Handoff {
 		return nil // forgotten: it was over
 	}
 	s.fail(&handoff.Error{Code: code, Detail: detail})
-	o.over(s, code.String())
 	return nil
 }

@@ -2,16 +2,18 @@ package orchestrator
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-
-	"crypto/tls"
+	"google.golang.org/grpc/keepalive"
 
 	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
 	"github.com/surehand/surehand/contracts/handoff"
@@ -40,7 +42,11 @@ func (r *Remote) client(address string) (submitv1.ReaderClient, error) {
 	} else if host, _, err := net.SplitHostPort(address); err != nil || !(host == "localhost" || net.ParseIP(host).IsLoopback()) {
 		return nil, handoff.Errorf(handoff.CodeDenied, "plaintext to reader %q, which is not loopback: use TLS", address)
 	}
-	c, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
+	retry := backoff.DefaultConfig
+	retry.BaseDelay, retry.MaxDelay = remoteBackoff/10, remoteBackoff
+	c, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: remoteBackoff}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: remotePing, Timeout: remotePingTimeout}))
 	if err != nil {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "reader address %q: %s", address, err.Error())
 	}
@@ -50,6 +56,12 @@ func (r *Remote) client(address string) (submitv1.ReaderClient, error) {
 	r.conns[address] = c
 	return submitv1.NewReaderClient(c), nil
 }
+
+const (
+	remoteBackoff     = 500 * time.Millisecond // longest wait before the next try to connect
+	remotePing        = 10 * time.Second       // a gateway that stopped without a word is found
+	remotePingTimeout = 3 * time.Second
+)
 
 // Close ends every connection.
 func (r *Remote) Close() error {

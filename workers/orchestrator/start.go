@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -9,6 +10,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
@@ -22,24 +24,28 @@ const (
 	memoBody  = "body"
 )
 
+func bodyText(d handoff.Digest) string { return hex.EncodeToString(d[:]) }
+
 func (o *Orchestrator) workflowID(tenant, id string) string { return tenant + "/" + id }
 
 // start makes the request durable. The head start runs meanwhile.
-func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input) {
+func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r Request, tries int) {
 	err := o.execute(ctx, in)
 	var exists *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:
-		return
+		if s.isOver() { // cancelled while the start was under way
+			o.tellCancel(ctx, in)
+		}
 	case errors.As(err, &exists):
-		o.yield(ctx, s, in)
+		o.yield(ctx, s, in, r, tries)
 	default:
 		o.startUnknown(ctx, s, in, err)
 	}
 }
 
 func (o *Orchestrator) execute(ctx context.Context, in steps.Input) error {
-	ctx, cancel := context.WithTimeout(ctx, o.cfg.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.cfg.StartTimeout*3/4)
 	defer cancel()
 	opts := client.StartWorkflowOptions{
 		ID: o.workflowID(in.Tenant, in.ID), TaskQueue: o.cfg.Temporal.TaskQueue,
@@ -51,7 +57,7 @@ func (o *Orchestrator) execute(ctx context.Context, in steps.Input) error {
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		EnableEagerStart:                         true,
-		Memo:                                     map[string]any{memoNonce: in.Plan.Attempt.Nonce.String(), memoOwner: in.ReaderAddress, memoBody: fmt.Sprintf("%x", in.Plan.BodyDigest[:])},
+		Memo:                                     map[string]any{memoNonce: in.Plan.Attempt.Nonce.String(), memoOwner: in.ReaderAddress, memoBody: bodyText(in.Plan.BodyDigest)},
 		StaticSummary:                            fmt.Sprintf("%s · P %s → D %s · %d prompt tokens", in.Model, in.Plan.P.Engine, in.Plan.D.Engine, in.PromptTokens),
 	}
 	if !o.cfg.Temporal.NoAttributes {
@@ -62,43 +68,36 @@ func (o *Orchestrator) execute(ctx context.Context, in steps.Input) error {
 }
 
 // yield is a start that met another run of the id: this gateway's head start is
-// undone under its own nonce only (rule 6), and its client follows the other.
-func (o *Orchestrator) yield(ctx context.Context, s *stream, in steps.Input) {
-	run, err := o.describeRun(ctx, in)
+// undone under its own nonce only (rule 6), and its client joins the other.
+func (o *Orchestrator) yield(ctx context.Context, s *stream, in steps.Input, r Request, tries int) {
+	run, err := o.describeRun(ctx, in, o.cfg.StartTimeout)
 	if err == nil && run.nonce == in.Plan.Attempt.Nonce.String() {
 		return // our own start, answered twice
 	}
 	s.giveUp(in.Plan.Attempt)
 	o.undoHeadStart(ctx, in)
+	o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
 	if err != nil {
 		o.refuse(s, err)
 		return
 	}
-	if run.body != fmt.Sprintf("%x", in.Plan.BodyDigest[:]) {
-		o.refuse(s, handoff.Errorf(handoff.CodeKeyReused, "the idempotency key was used with another body"))
-		return
-	}
-	if err := o.relay(ctx, s, in, run.owner, run.status); err != nil {
-		o.refuse(s, err)
-	}
+	o.withdraw(s, in)
+	o.join(s, in.ID, r, holder{owner: run.owner}, tries)
 }
 
 // startUnknown asks Temporal first. An undo of a start that happened after all
-// is harmless: soft and under its own nonce, it costs an epoch.
+// is harmless: soft and under its own nonce, it ends that run as refused.
 func (o *Orchestrator) startUnknown(ctx context.Context, s *stream, in steps.Input, cause error) {
-	run, err := o.describeRun(ctx, in)
+	run, err := o.describeRun(ctx, in, o.cfg.StartTimeout/4)
 	if err == nil && run.nonce == in.Plan.Attempt.Nonce.String() {
 		return
 	}
-	if s.giveUp(in.Plan.Attempt) {
-		o.refuse(s, handoff.Errorf(handoff.CodeUnavailable, "the request could not be made durable: %s", cause.Error()))
+	if s.giveUp(in.Plan.Attempt) == handoff.ReaderDelivering {
+		return // only a run of ours can have committed
 	}
+	o.refuse(s, handoff.Errorf(handoff.CodeUnavailable, "the request could not be made durable: %s", cause.Error()))
 	o.undoHeadStart(ctx, in)
-	if in.Key != "" {
-		if err := o.cfg.Ledger.Unclaim(ctx, in.Tenant, in.Key, in.Plan.Attempt.Handoff); err != nil {
-			o.log.Warn("a key stays claimed until its window ends or its owner asks again", "handoff", in.ID, "error", err.Error())
-		}
-	}
+	o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
 }
 
 func (o *Orchestrator) undoHeadStart(ctx context.Context, in steps.Input) {
@@ -110,30 +109,31 @@ func (o *Orchestrator) undoHeadStart(ctx context.Context, in steps.Input) {
 	}
 }
 
-type runFacts struct{ nonce, owner, body, status, runID string }
+// runFacts are what Temporal tells of the newest run of an id.
+type runFacts struct {
+	nonce, owner, body, runID string
+	status                    enumspb.WorkflowExecutionStatus
+}
 
-func (o *Orchestrator) describeRun(ctx context.Context, in steps.Input) (runFacts, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.cfg.StartTimeout)
+// describeRun reads them; an error for which gone is true says that there is none.
+func (o *Orchestrator) describeRun(ctx context.Context, in steps.Input, within time.Duration) (runFacts, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	d, err := o.temporal.DescribeWorkflowExecution(ctx, o.workflowID(in.Tenant, in.ID), "")
+	if gone(err) {
+		return runFacts{}, err
+	}
 	if err != nil {
 		return runFacts{}, handoff.Errorf(handoff.CodeUnavailable, "temporal: %s", err.Error())
 	}
-	f := runFacts{status: d.GetWorkflowExecutionInfo().GetStatus().String(), runID: d.GetWorkflowExecutionInfo().GetExecution().GetRunId()}
-	memo := d.GetWorkflowExecutionInfo().GetMemo().GetFields()
+	info := d.GetWorkflowExecutionInfo()
+	f := runFacts{status: info.GetStatus(), runID: info.GetExecution().GetRunId()}
 	for k, to := range map[string]*string{memoNonce: &f.nonce, memoOwner: &f.owner, memoBody: &f.body} {
-		if err := converterOf().FromPayload(memo[k], to); err != nil {
+		if err := converterOf().FromPayload(info.GetMemo().GetFields()[k], to); err != nil {
 			return runFacts{}, handoff.Errorf(handoff.CodeInternal, "memo %s: %s", k, err.Error())
 		}
 	}
 	return f, nil
-}
-
-// signal reports the stream's end to the handoff's workflow.
-func (o *Orchestrator) signal(ctx context.Context, in steps.Input, e steps.Ended) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	return o.temporal.SignalWorkflow(ctx, o.workflowID(in.Tenant, in.ID), "", steps.SignalEnded, e)
 }
 
 // gone says that no workflow of the id runs any more.
@@ -142,42 +142,8 @@ func gone(err error) bool {
 	return errors.As(err, &nf)
 }
 
-// Cancel ends a handoff directly (rule 18) and tells the workflow as well.
-func (o *Orchestrator) Cancel(ctx context.Context, tenant, id string) (bool, error) {
-	if s := o.hub.find(tenant, id); s != nil && !s.over() && !s.relayed() {
-		return o.cancel(ctx, s, "cancelled by request"), nil
-	}
-	err := o.temporal.CancelWorkflow(ctx, o.workflowID(tenant, id), "")
-	if gone(err) {
-		return false, handoff.Errorf(handoff.CodeGone, "no handoff %s runs", id)
-	}
-	if err != nil {
-		return false, handoff.Errorf(handoff.CodeUnavailable, "temporal: %s", err.Error())
-	}
-	return false, nil
-}
-
-// cancel reaches D, P and their daemons at once, then the workflow.
-func (o *Orchestrator) cancel(ctx context.Context, s *stream, why string) (beforeCommit bool) {
-	in := s.input()
-	s.giveUp(in.Plan.Attempt)
-	o.steps.Attempts.Unkeep(in.Plan.Attempt)
-	s.fail(handoff.Errorf(handoff.CodeCancelled, "%s", why))
-	o.over(s, handoff.CodeCancelled.String())
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), in.Lease)
-	defer done()
-	if in.Plan.Attempt.Epoch == 0 {
-		return true // nothing was planned yet
-	}
-	if err := o.cfg.Ledger.MarkCancelled(ctx, in.Plan.Attempt.Handoff, time.Minute); err != nil {
-		o.log.Debug("cancelled mark", "handoff", in.ID, "error", err.Error()) // a short cut only
-	}
-	before, err := o.steps.ReleaseNow(ctx, in)
-	if err != nil {
-		o.log.Warn("a cancel did not reach every daemon; the workflow goes on with it", "handoff", in.ID, "error", err.Error())
-	}
-	if err := o.temporal.CancelWorkflow(ctx, o.workflowID(in.Tenant, in.ID), ""); err != nil && !gone(err) {
-		o.log.Warn("the workflow was not told of a cancel", "handoff", in.ID, "error", err.Error())
-	}
-	return before
+// endedRun says that err is how a run ended, not that it could not be asked.
+func endedRun(err error) bool {
+	var e *temporal.WorkflowExecutionError
+	return errors.As(err, &e)
 }

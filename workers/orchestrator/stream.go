@@ -2,12 +2,21 @@ package orchestrator
 
 import (
 	"context"
-	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
+)
+
+// role is what this process is to a stream's handoff.
+type role uint8
+
+const (
+	roleNone  role = iota // not known yet: the key is being looked up
+	roleReads             // history names this process as the reader, or will: it is in Start's input
+	roleCopy              // another gateway reads; this one repeats what it hears
 )
 
 // stream is one handoff as this process reads it: the tokens so far, who follows
@@ -16,6 +25,8 @@ import (
 type stream struct {
 	tenant, id string
 	body       handoff.Digest
+	open       *atomic.Int64                   // streams without an end, of the hub
+	over       func(s *stream, outcome string) // called once, without the lock, after the end
 
 	mu        sync.Mutex
 	events    []Event
@@ -23,26 +34,29 @@ type stream struct {
 	done      bool
 	more      chan struct{} // closed at each append
 	followers int
+	role      role
 	reading   handoff.Reading
 	in        steps.Input // with plan and route of the newest planned attempt
 	reader    handoff.Reader
+	attached  handoff.Attempt    // whose events are being read
+	detach    context.CancelFunc // ends that reading
 	tokens    uint32
 	began     time.Time
 	first     time.Duration // to the first token
 	ended     time.Time
 	abandoned func() // called once when the last follower left an unfinished stream
-	counted   bool   // in the metrics
-	joined    bool   // made by another gateway; this process only relays it
 }
 
-func newStream(tenant, id string, body handoff.Digest) *stream {
-	return &stream{tenant: tenant, id: id, body: body, more: make(chan struct{}), began: time.Now()}
+func newStream(tenant, id string, body handoff.Digest, open *atomic.Int64, over func(*stream, string)) *stream {
+	open.Add(1)
+	return &stream{tenant: tenant, id: id, body: body, open: open, over: over, more: make(chan struct{}), began: time.Now(), detach: func() {}}
 }
 
-// append adds an event unless the stream is over. Callers hold the lock.
-func (s *stream) append(e Event) {
+// append adds an event unless the stream is over, and says whether that ended
+// it. Callers hold the lock, and call over when they have released it.
+func (s *stream) append(e Event) (ended bool) {
 	if s.done {
-		return
+		return false
 	}
 	if s.tokens == 0 && e.Tokens > 0 {
 		s.first = time.Since(s.began)
@@ -52,48 +66,131 @@ func (s *stream) append(e Event) {
 	s.tokens += e.Tokens
 	if e.Terminal() {
 		s.done, s.ended = true, time.Now()
+		s.open.Add(-1)
+		s.detach()
 	}
 	close(s.more)
 	s.more = make(chan struct{})
+	return s.done
 }
 
-// deliver appends an event of attempt a if the fence lets it.
-func (s *stream) deliver(a handoff.Attempt, e Event) bool {
+// deliver appends an event of attempt a if the fence lets it and it is the next.
+func (s *stream) deliver(a handoff.Attempt, e Event) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.done || !s.reading.Deliver(a) {
-		return false
+	switch {
+	case s.done:
+		s.mu.Unlock()
+		return errGivenUp
+	case e.Position != s.tokens && s.reading.State(a) != handoff.ReaderGivenUp:
+		s.mu.Unlock()
+		return handoff.Errorf(handoff.CodeInternal, "an event at position %d came at %d", e.Position, s.tokens) // S10
+	case !s.reading.Deliver(a):
+		s.mu.Unlock()
+		return errGivenUp
 	}
-	s.append(e)
-	return true
+	ended := s.append(e)
+	s.mu.Unlock()
+	if ended {
+		s.over(s, outcomeOf(e))
+	}
+	return nil
 }
+
+// repeat appends what another gateway's reader delivered.
+func (s *stream) repeat(e Event) {
+	s.mu.Lock()
+	ended := s.append(e)
+	s.mu.Unlock()
+	if ended {
+		s.over(s, outcomeOf(e))
+	}
+}
+
+func outcomeOf(e Event) string {
+	if e.Err != nil {
+		return e.Err.Code.String()
+	}
+	return outcomeCompleted
+}
+
+const outcomeCompleted = "completed"
 
 // fail ends the stream with a typed error; a stream that is over stays as it is.
 func (s *stream) fail(err *handoff.Error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.append(Event{Position: s.tokens, Err: err})
+	ended := s.append(Event{Position: s.tokens, Err: err})
+	s.mu.Unlock()
+	if ended {
+		s.over(s, err.Code.String())
+	}
 }
 
-// giveUp is rule 5(c) at this reader. It says true when a will never be delivered.
-func (s *stream) giveUp(a handoff.Attempt) bool {
+// leave gives the newest attempt up and ends the stream, unless unless says no.
+// The input is that of the attempt, the role what this process was.
+func (s *stream) leave(err *handoff.Error, unless func(*stream) bool) (in steps.Input, was role, left bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reading.GiveUp(a) == handoff.ReaderGivenUp
+	if unless != nil && unless(s) {
+		defer s.mu.Unlock()
+		return s.in, s.role, false
+	}
+	if s.in.Plan.Attempt.Epoch != 0 {
+		s.reading.GiveUp(s.in.Plan.Attempt)
+	}
+	in, was = s.in, s.role
+	ended := s.append(Event{Position: s.tokens, Err: err})
+	s.mu.Unlock()
+	if ended {
+		s.over(s, err.Code.String())
+	}
+	return in, was, true
 }
 
-// plan takes the newest planned attempt; older ones count as given up.
-func (s *stream) plan(p handoff.Plan, r steps.Route) bool {
+// forsake ends a look-up or a copy whose stream is over.
+func (s *stream) forsake() {
+	s.mu.Lock()
+	abandoned := s.abandoned
+	s.mu.Unlock()
+	if abandoned != nil {
+		abandoned()
+	}
+}
+
+// giveUp is rule 5(c) at this reader: it records, then answers. Undecided means
+// that it could not be recorded, which proves nothing.
+func (s *stream) giveUp(a handoff.Attempt) handoff.ReaderState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done || p.Attempt.Epoch < s.in.Plan.Attempt.Epoch {
-		return false
+	state := s.reading.GiveUp(a)
+	if state == handoff.ReaderGivenUp && s.attached == a {
+		s.detach()
 	}
-	if old := s.in.Plan.Attempt; old != p.Attempt && old.Epoch != 0 {
-		s.reading.GiveUp(old)
+	return state
+}
+
+// plan takes the newest planned attempt; older ones count as given up. fresh
+// says that the caller must read it, with detach as the way to end that; a
+// repeat is not fresh.
+func (s *stream) plan(p handoff.Plan, r steps.Route, detach context.CancelFunc) (old handoff.Attempt, fresh bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := p.Attempt
+	switch {
+	case s.done || s.role != roleReads || s.in.Plan.Attempt.Handoff != a.Handoff:
+		return old, false, handoff.Errorf(handoff.CodeGone, "no open stream of %s is read here", a.Handoff)
+	case a.Epoch < s.in.Plan.Attempt.Epoch:
+		return old, false, handoff.Errorf(handoff.CodeStaleEpoch, "epoch %d is planned", s.in.Plan.Attempt.Epoch)
+	case s.attached == a:
+		return old, false, nil
 	}
+	if prior := s.in.Plan.Attempt; prior != a {
+		s.reading.GiveUp(prior)
+		old = prior
+	}
+	s.reading.Newest(a)
+	s.detach()
+	s.attached, s.detach = a, detach
 	s.in.Plan, s.in.Route = p, r
-	return true
+	return old, true, nil
 }
 
 func (s *stream) input() steps.Input {
@@ -102,69 +199,44 @@ func (s *stream) input() steps.Input {
 	return s.in
 }
 
-func (s *stream) over() bool {
+func (s *stream) isOver() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.done
 }
 
-// follow adds a reader of the stream, from its first event on.
-func (s *stream) follow(joined bool) Follower {
+func (s *stream) roleNow() role {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.followers++
-	return &follower{s: s, joined: joined}
+	return s.role
 }
 
-// follower is one client's place in a stream.
-type follower struct {
-	s      *stream
-	joined bool
-	next   int
-	closed bool
+// place is the position of the next token, and whether a's bytes are delivered.
+func (s *stream) place(a handoff.Attempt) (position uint32, delivering bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tokens, s.reading.State(a) == handoff.ReaderDelivering
 }
 
-func (f *follower) Handoff() string { return f.s.id }
-func (f *follower) Joined() bool    { return f.joined }
-
-// Next waits for the next event; io.EOF after the terminal one.
-func (f *follower) Next(ctx context.Context) (Event, error) {
-	for {
-		f.s.mu.Lock()
-		if f.next < len(f.s.events) {
-			e := f.s.events[f.next]
-			f.next++
-			f.s.mu.Unlock()
-			return e, nil
-		}
-		done, more := f.s.done, f.s.more
-		f.s.mu.Unlock()
-		if done {
-			return Event{}, io.EOF
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			return Event{}, handoff.Errorf(handoff.CodeCancelled, "the client left")
-		}
-	}
+// heard says whether any event came yet.
+func (s *stream) heard() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.events) > 0
 }
 
-// Close leaves the stream; the last one to leave an unfinished one cancels it.
-func (f *follower) Close() {
-	f.s.mu.Lock()
-	if f.closed {
-		f.s.mu.Unlock()
-		return
+func (s *stream) usage() steps.Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.events); n > 0 && s.events[n-1].Finish != "" {
+		return steps.Usage(s.events[n-1].Usage)
 	}
-	f.closed = true
-	f.s.followers--
-	var abandoned func()
-	if f.s.followers == 0 && !f.s.done {
-		abandoned = f.s.abandoned
-	}
-	f.s.mu.Unlock()
-	if abandoned != nil {
-		abandoned()
-	}
+	return steps.Usage{Prompt: s.in.PromptTokens, Completion: s.tokens}
+}
+
+func (s *stream) report(a handoff.Attempt) steps.Ended {
+	u := s.usage()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return steps.Ended{Attempt: a, Reader: s.reader, Usage: u, FirstToken: s.first.Microseconds()}
 }

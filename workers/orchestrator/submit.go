@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/hex"
+	"errors"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func keyHash(r Request) string {
 }
 
 // Submit joins the handoff of the request's key, or begins one. It answers as
-// soon as the request is placed and its key is claimed; what happens later is
+// soon as the request is placed and its key is looked up; what happens later is
 // told by the stream.
 func (o *Orchestrator) Submit(ctx context.Context, r Request) (Follower, error) {
 	if err := o.validate(&r); err != nil {
@@ -55,8 +56,9 @@ func (o *Orchestrator) Submit(ctx context.Context, r Request) (Follower, error) 
 	if err != nil || !made {
 		return f, err
 	}
-	if err := o.begin(ctx, s, id, r); err != nil {
+	if err := o.begin(ctx, s, id, r, joinTries); err != nil {
 		o.refuse(s, err)
+		f.Close()
 		return nil, err
 	}
 	return f, nil
@@ -64,8 +66,10 @@ func (o *Orchestrator) Submit(ctx context.Context, r Request) (Follower, error) 
 
 // refuse ends a stream whose handoff never began.
 func (o *Orchestrator) refuse(s *stream, err error) {
-	e := &handoff.Error{Code: handoff.CodeOf(err), Detail: err.Error()}
-	o.over(s, e.Code.String())
+	var e *handoff.Error
+	if !errors.As(err, &e) {
+		e = &handoff.Error{Code: handoff.CodeOf(err), Detail: err.Error()}
+	}
 	s.fail(e)
 }
 
@@ -78,6 +82,8 @@ func (o *Orchestrator) validate(r *Request) error {
 		return handoff.Errorf(handoff.CodeInvalid, "prompt is empty")
 	case n > handoff.MaxPromptTokens:
 		return handoff.Errorf(handoff.CodeTooLarge, "prompt has %d bytes, limit %d", n, handoff.MaxPromptTokens)
+	case r.Sampling.MaxTokens > handoff.MaxPromptTokens:
+		return handoff.Errorf(handoff.CodeTooLarge, "max_tokens is %d, limit %d", r.Sampling.MaxTokens, handoff.MaxPromptTokens)
 	case r.Sampling.MaxTokens == 0:
 		return handoff.Errorf(handoff.CodeInvalid, "max_tokens is 0, want at least 1")
 	case r.Body.IsZero():
@@ -91,48 +97,75 @@ func (o *Orchestrator) validate(r *Request) error {
 	return nil
 }
 
-// begin places, claims, takes the head start and starts the workflow.
-func (o *Orchestrator) begin(ctx context.Context, s *stream, id string, r Request) error {
+// begin places, claims, takes the head start and starts the workflow; or joins
+// the run that holds the key.
+func (o *Orchestrator) begin(ctx context.Context, s *stream, id string, r Request, tries int) error {
 	in, err := o.input(ctx, id, r)
 	if err != nil {
 		return err
 	}
 	if in.Key != "" {
-		mine, err := o.claim(ctx, s, in)
-		if err != nil || !mine {
+		got, err := o.cfg.Ledger.Claim(ctx, ledger.ClaimRequest{Tenant: in.Tenant, Key: in.Key, Body: in.Plan.BodyDigest,
+			Handoff: in.Plan.Attempt.Handoff, Owner: o.cfg.Process, Window: in.Window})
+		if err != nil || !got.Mine {
 			o.fleet.Step(in.Plan.Attempt, handoff.StepReserve, errNotBegun)
+		}
+		if err != nil {
 			return err
 		}
+		if !got.Mine {
+			o.join(s, id, r, holder{handoff: got.Handoff, owner: got.Owner, settled: string(got.Outcome)}, tries)
+			return nil
+		}
 	}
-	o.adopt(s, in)
-	if err := o.bodies.keep(in, activities.Body{Prompt: r.Prompt, Stop: r.Sampling.Stop}); err != nil {
+	body := activities.Body{Prompt: r.Prompt, Stop: r.Sampling.Stop}
+	if err := o.bodies.keep(in, body); err != nil {
+		o.fleet.Step(in.Plan.Attempt, handoff.StepReserve, errNotBegun)
+		o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
 		return err
 	}
+	o.adopt(s, in, in.Plan.Reader)
 	if check, ok := o.cfg.Bodies.(Check); ok {
-		o.background(func(ctx context.Context) { o.checkIn(ctx, check, in, r) })
+		o.background(func(ctx context.Context) { o.checkIn(ctx, check, in, body) })
 	}
-	o.background(func(ctx context.Context) { o.headStart(ctx, s, in) })
-	o.background(func(ctx context.Context) { o.start(ctx, s, in) })
+	o.headStart(in)
+	o.background(func(ctx context.Context) { o.start(ctx, s, in, r, tries) })
 	o.background(func(ctx context.Context) { o.deadline(ctx, s, in) })
 	return nil
 }
 
+// unclaim frees a key that h holds. Without it the key stays taken until
+// somebody who asks finds that no run stands behind it.
+func (o *Orchestrator) unclaim(ctx context.Context, in steps.Input, h handoff.HandoffID) {
+	if in.Key == "" || h == "" {
+		return
+	}
+	if err := o.cfg.Ledger.Unclaim(ctx, in.Tenant, in.Key, h); err != nil {
+		o.log.Warn("a key stays claimed", "handoff", in.ID, "error", err.Error())
+	}
+}
+
 // checkIn writes the claim check off the critical path. Without it a handoff
 // whose gateway dies ends with a typed error instead of going on elsewhere.
-func (o *Orchestrator) checkIn(ctx context.Context, check Check, in steps.Input, r Request) {
+func (o *Orchestrator) checkIn(ctx context.Context, check Check, in steps.Input, body activities.Body) {
 	ctx, cancel := context.WithTimeout(ctx, in.Lease)
 	defer cancel()
-	if err := check.Put(ctx, in, activities.Body{Prompt: r.Prompt, Stop: r.Sampling.Stop}); err != nil {
+	if err := check.Put(ctx, in, body); err != nil {
 		o.metrics.refused.WithLabelValues("claim-check", handoff.CodeOf(err).String()).Inc()
 		o.log.Warn("no claim check: this handoff cannot go on elsewhere", "handoff", in.ID, "error", err.Error())
 	}
 }
 
 // adopt makes the stream the reader of this input's attempts.
-func (o *Orchestrator) adopt(s *stream, in steps.Input) {
+func (o *Orchestrator) adopt(s *stream, in steps.Input, as handoff.Reader) {
 	s.mu.Lock()
-	s.in, s.reader = in, in.Plan.Reader
-	s.abandoned = func() { o.background(func(ctx context.Context) { o.cancel(ctx, s, "the client left") }) }
+	s.in, s.reader, s.role = in, as, roleReads
+	s.reading.Newest(in.Plan.Attempt)
+	s.abandoned = func() {
+		o.background(func(ctx context.Context) {
+			o.cancel(ctx, s, handoff.Errorf(handoff.CodeCancelled, "the client left"), nil)
+		})
+	}
 	s.mu.Unlock()
 	o.hub.named(in.Plan.Attempt.Handoff, s)
 }
@@ -145,7 +178,7 @@ func (o *Orchestrator) input(ctx context.Context, id string, r Request) (steps.I
 	}
 	in := steps.Input{Tenant: r.Tenant, ID: id, Key: keyHash(r), Model: r.Model, ReaderAddress: o.cfg.Process,
 		PromptTokens: o.cfg.CountTokens(r.Prompt), Record: o.cfg.Record, Deadline: r.Deadline, Decode: o.cfg.Decode,
-		Lease: o.cfg.Lease, Window: o.cfg.Window, MaxEpochs: o.cfg.MaxEpochs,
+		Lease: o.cfg.Lease, Window: o.cfg.Window, MaxEpochs: o.cfg.MaxEpochs, NoAttributes: o.cfg.Temporal.NoAttributes,
 		Sampling: steps.Sampling{MaxTokens: r.Sampling.MaxTokens, Temperature: r.Sampling.Temperature, TopP: r.Sampling.TopP, Seed: r.Sampling.Seed}}
 	in.Plan = handoff.Plan{Attempt: handoff.Attempt{Handoff: runID(id, nonce), Epoch: 1, Nonce: nonce}, BodyDigest: r.Body,
 		Reader: handoff.Reader{Process: o.cfg.Process, Incarnation: o.incarnation, Number: 1}}
@@ -158,50 +191,33 @@ func (o *Orchestrator) input(ctx context.Context, id string, r Request) (steps.I
 	return in, o.fleet.Begin(in.Plan, in.PromptTokens)
 }
 
-// claim takes the key, or makes the stream a relay of whoever holds it.
-func (o *Orchestrator) claim(ctx context.Context, s *stream, in steps.Input) (bool, error) {
-	got, err := o.cfg.Ledger.Claim(ctx, ledger.ClaimRequest{Tenant: in.Tenant, Key: in.Key, Body: in.Plan.BodyDigest,
-		Handoff: in.Plan.Attempt.Handoff, Owner: o.cfg.Process, Window: in.Window})
-	if err != nil || got.Mine {
-		return got.Mine, err
-	}
-	return false, o.relay(ctx, s, in, got.Owner, string(got.Outcome))
-}
-
 // headStart issues reserve and prefill of epoch 1 beside the start; the
-// workflow's activities join them. Commit is never issued ahead.
-func (o *Orchestrator) headStart(ctx context.Context, s *stream, in steps.Input) {
+// workflow's activities join them, so their failures reach it too. The reserve
+// names the attempt to this reader, which attaches. Commit is never issued ahead.
+func (o *Orchestrator) headStart(in steps.Input) {
 	si := steps.StepInput{Request: in, Reader: steps.ReaderAt{Reader: in.Plan.Reader, Address: in.ReaderAddress}}
-	go func() {
-		// Its error reaches the workflow, whose activity joins this very run.
-		_, _ = o.steps.Prefill(ctx, si)
-	}()
-	out, err := o.steps.Reserve(ctx, si)
-	if err != nil || out.Token == nil {
-		return // the same holds here
-	}
-	o.steps.Attempts.Keep(in.Plan.Attempt)
-	o.read(ctx, s, in.Plan, in.Route, *out.Token)
+	o.background(func(ctx context.Context) { _, _ = o.steps.Prefill(ctx, si) })
+	o.background(func(ctx context.Context) { _, _ = o.steps.Reserve(ctx, si) })
 }
 
-// deadline ends a handoff that has no token in time (L1).
+// deadline ends a handoff that has no token in time (L1). The workflow keeps the
+// same time: this is for a client whose worker or Temporal is away.
 func (o *Orchestrator) deadline(ctx context.Context, s *stream, in steps.Input) {
 	t := time.NewTimer(in.Deadline)
 	defer t.Stop()
-	for {
+	silent := func() (chan struct{}, bool) {
 		s.mu.Lock()
-		done, tokens, more := s.done, s.tokens, s.more
-		s.mu.Unlock()
-		if done || tokens > 0 {
-			return
-		}
+		defer s.mu.Unlock()
+		return s.more, !s.done && s.tokens == 0
+	}
+	for more, waits := silent(); waits; more, waits = silent() {
 		select {
 		case <-more:
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			s.fail(handoff.Errorf(handoff.CodeDeadline, "no token within %s", in.Deadline))
-			o.cancel(ctx, s, "deadline")
+			o.cancel(ctx, s, handoff.Errorf(handoff.CodeDeadline, "no token within %s", in.Deadline),
+				func(s *stream) bool { return s.tokens > 0 })
 			return
 		}
 	}
