@@ -145,17 +145,19 @@ func (r *run) stop(ctx context.Context) error {
 	}
 	grace := time.NewTimer(r.spec.Grace)
 	defer grace.Stop()
+	why := fmt.Sprintf("did not stop within %s", r.spec.Grace)
 	select {
 	case <-r.done:
 		return nil
 	case <-grace.C:
 	case <-ctx.Done():
+		why = "was not waited for"
 	}
 	if err := r.send(syscall.SIGKILL); err != nil {
 		return err
 	}
 	<-r.done
-	return fmt.Errorf("%s did not stop within %s and was killed", r.spec.Name, r.spec.Grace)
+	return fmt.Errorf("%s %s and was killed", r.spec.Name, why)
 }
 
 // tail is the end of what this life logged, for a failure's report.

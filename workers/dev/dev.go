@@ -16,6 +16,7 @@ const (
 	servedTimeout = 30 * time.Second // from all children up to a ready gateway
 	servedPoll    = 20 * time.Millisecond
 	modelsMost    = 1 << 20 // bytes of an answer
+	signalEcho    = 500 * time.Millisecond
 )
 
 // Streams are where dev writes: progress for people, and the ready line and
@@ -215,18 +216,23 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	return body, err
 }
 
-// drain stops the children in order; one more signal kills what is left.
+// drain stops the children in order; one more signal kills what is left. One
+// that comes at once is the first one's echo: a wrapper passed on what the
+// terminal had sent to the whole group.
 func drain(f *fleet, progress io.Writer, signals <-chan os.Signal) error {
 	fmt.Fprintln(progress, "stopping: gateway, engines, transferds, store, Temporal (once more to kill)")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	stopped := make(chan error, 1)
+	stopped, began := make(chan error, 1), time.Now()
 	go func() { stopped <- f.stop(ctx) }()
 	for {
 		select {
 		case err := <-stopped:
 			return err
 		case <-signals:
+			if time.Since(began) < signalEcho {
+				continue
+			}
 			fmt.Fprintln(progress, "killing")
 			cancel()
 		}
