@@ -46,8 +46,8 @@ func (e *Engine) reattached(ev client.Event) {
 }
 
 func (e *Engine) sourceEvent(s *source, ev client.Event) {
-	s.gone.set() // a drain without a close would be one
-	e.endSource(s, closedBecause(ev.Cause, ev.Attempt))
+	s.end(closedBecause(ev.Cause, ev.Attempt)) // a drain without a close would be one
+	s.gone.set()
 	if ev.Kind == client.SourceDrained {
 		s.drained.set()
 	}
@@ -66,12 +66,12 @@ func (e *Engine) targetEvent(t *target, ev client.Event) {
 }
 
 func (e *Engine) targetOver(t *target, ev client.Event) {
-	t.gone.set()
 	if t.committed.isSet() {
 		e.abortTarget(t, ev)
-		return
+	} else {
+		e.endTarget(t, closedBecause(ev.Cause, ev.Attempt))
 	}
-	e.endTarget(t, closedBecause(ev.Cause, ev.Attempt))
+	t.gone.set()
 }
 
 // abortTarget ends a decode that transferd ended. The code stays *aborted*
@@ -106,7 +106,7 @@ func (e *Engine) cancelAttempt(_ context.Context, plan handoff.Plan) (known bool
 		return known, err
 	}
 	if s != nil {
-		e.endSource(s, why)
+		s.end(why)
 	}
 	if t != nil {
 		e.endTarget(t, why)

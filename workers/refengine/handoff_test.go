@@ -36,31 +36,32 @@ func samplings(tokens uint32) map[string]engine.Sampling {
 }
 
 func TestAHandoffGivesTheTokensOfTheAggregatedRun(t *testing.T) {
-	r := newRig(t, small())
-	for name, s := range samplings(24) {
-		for _, n := range lengths {
-			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
-				a := ask{prompt: promptOf(n), sampling: s, salt: "tenant"}
-				want := r.aggregated(a)
-				for _, cached := range []bool{false, true} {
-					got, err := r.handoff(a)
-					if err != nil {
-						t.Fatal(err)
+	each(t, small, func(t *testing.T, r *rig) {
+		for name, s := range samplings(24) {
+			for _, n := range lengths {
+				t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
+					a := ask{prompt: promptOf(n), sampling: s, salt: "tenant"}
+					want := r.aggregated(a)
+					for _, cached := range []bool{false, true} {
+						got, err := r.handoff(a)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if got.text != want.text || got.tokens != want.tokens || got.finish != want.finish {
+							t.Errorf("handoff %q (%d, %s)\naggregated %q (%d, %s)", got.text, got.tokens, got.finish, want.text, want.tokens, want.finish)
+						}
+						if got.counts.Direct != uint32(n) || got.counts.Cached+got.counts.Recomputed != 0 {
+							t.Errorf("counts %+v of %d tokens", got.counts, n)
+						}
+						if hit := int(got.sealed.CachedTokens); cached && hit != (n-1)/16*16 {
+							t.Errorf("second time %d of %d tokens cached", hit, n)
+						}
 					}
-					if got.text != want.text || got.tokens != want.tokens || got.finish != want.finish {
-						t.Errorf("handoff %q (%d, %s)\naggregated %q (%d, %s)", got.text, got.tokens, got.finish, want.text, want.tokens, want.finish)
-					}
-					if got.counts.Direct != uint32(n) || got.counts.Cached+got.counts.Recomputed != 0 {
-						t.Errorf("counts %+v of %d tokens", got.counts, n)
-					}
-					if hit := int(got.sealed.CachedTokens); cached && hit != (n-1)/16*16 {
-						t.Errorf("second time %d of %d tokens cached", hit, n)
-					}
-				}
-			})
+				})
+			}
 		}
-	}
-	r.clean()
+		r.clean()
+	})
 }
 
 // The baseline itself, against the model alone: one flat memory, one token at a
@@ -130,39 +131,41 @@ func naive(t *testing.T, prompt []byte, s engine.Sampling) (text string) {
 }
 
 func TestSixteenHandoffsAtOnceKeepApart(t *testing.T) {
-	r := newRig(t, small())
-	want := map[int]result{}
-	for _, n := range lengths {
-		want[n] = r.aggregated(ask{prompt: promptOf(n), sampling: engine.Sampling{MaxTokens: 16, Temperature: 1, Seed: uint64(n)}})
-	}
-	var running sync.WaitGroup
-	for i := range 16 {
-		running.Go(func() {
-			n := lengths[i%len(lengths)]
-			got, err := r.handoff(ask{prompt: promptOf(n), sampling: engine.Sampling{MaxTokens: 16, Temperature: 1, Seed: uint64(n)}, salt: fmt.Sprint("tenant", i%3)})
-			if err != nil || got.text != want[n].text {
-				t.Errorf("%d tokens: %v\n%q\nwant %q", n, err, got.text, want[n].text)
-			}
-		})
-	}
-	running.Wait()
-	r.clean()
+	each(t, small, func(t *testing.T, r *rig) {
+		want := map[int]result{}
+		for _, n := range lengths {
+			want[n] = r.aggregated(ask{prompt: promptOf(n), sampling: engine.Sampling{MaxTokens: 16, Temperature: 1, Seed: uint64(n)}})
+		}
+		var running sync.WaitGroup
+		for i := range 16 {
+			running.Go(func() {
+				n := lengths[i%len(lengths)]
+				got, err := r.handoff(ask{prompt: promptOf(n), sampling: engine.Sampling{MaxTokens: 16, Temperature: 1, Seed: uint64(n)}, salt: fmt.Sprint("tenant", i%3)})
+				if err != nil || got.text != want[n].text {
+					t.Errorf("%d tokens: %v\n%q\nwant %q", n, err, got.text, want[n].text)
+				}
+			})
+		}
+		running.Wait()
+		r.clean()
+	})
 }
 
 func TestTwoTenantsNeverShareAPrefix(t *testing.T) {
-	r := newRig(t, small())
-	a := ask{prompt: promptOf(100), sampling: engine.Sampling{MaxTokens: 4}, salt: "one"}
-	for _, c := range []struct {
-		salt   string
-		cached uint32
-	}{{"one", 0}, {"two", 0}, {"one", 96}, {"two", 96}, {"", 0}, {"", 0}} {
-		a.salt = c.salt
-		got, err := r.handoff(a)
-		if err != nil || got.sealed.CachedTokens != c.cached {
-			t.Errorf("salt %q: %d tokens cached, want %d; %v", c.salt, got.sealed.CachedTokens, c.cached, err)
+	each(t, small, func(t *testing.T, r *rig) {
+		a := ask{prompt: promptOf(100), sampling: engine.Sampling{MaxTokens: 4}, salt: "one"}
+		for _, c := range []struct {
+			salt   string
+			cached uint32
+		}{{"one", 0}, {"two", 0}, {"one", 96}, {"two", 96}, {"", 0}, {"", 0}} {
+			a.salt = c.salt
+			got, err := r.handoff(a)
+			if err != nil || got.sealed.CachedTokens != c.cached {
+				t.Errorf("salt %q: %d tokens cached, want %d; %v", c.salt, got.sealed.CachedTokens, c.cached, err)
+			}
 		}
-	}
-	r.clean()
+		r.clean()
+	})
 }
 
 func TestStopStringsEndTheAnswer(t *testing.T) {

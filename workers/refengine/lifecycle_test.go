@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -43,8 +44,8 @@ func TestACancelAtAnyPhaseGivesEverythingBack(t *testing.T) {
 		return errors.Join(perr, derr)
 	}
 	for name, end := range map[string]func(*rig, handoff.Plan) error{"released by transferd": release, "cancelled at the engines": cancel} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, slow())
+		for _, rigged := range []func(testing.TB, Config) *rig{newRig, newRealRig} {
+			r := rigged(t, slow())
 			for _, phase := range []struct {
 				name string
 				run  func(plan handoff.Plan) error
@@ -83,7 +84,7 @@ func TestACancelAtAnyPhaseGivesEverythingBack(t *testing.T) {
 					return nil
 				}},
 			} {
-				t.Run(phase.name, func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/real %v/%s", name, r.hd != nil, phase.name), func(t *testing.T) {
 					plan := r.plan()
 					if err := phase.run(plan); err != nil {
 						t.Fatal(err)
@@ -100,48 +101,50 @@ func TestACancelAtAnyPhaseGivesEverythingBack(t *testing.T) {
 					wantCode(t, "prefill again", err, handoff.CodeClosed, handoff.CodeCancelled)
 				})
 			}
-		})
+		}
 	}
 }
 
 func TestAnAbortEndsTheStreamTyped(t *testing.T) {
-	r := newRig(t, slow())
-	plan := r.plan()
-	token, _, err := r.ready(long, plan)
-	if err = errors.Join(err, r.move.commit(plan, token)); err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	err = r.dc.Attach(t.Context(), plan, token, 0, func(engine.DecodeEvent) error {
-		if n++; n == 3 {
-			return r.move.releaseTarget(plan)
+	each(t, slow, func(t *testing.T, r *rig) {
+		plan := r.plan()
+		token, _, err := r.ready(long, plan)
+		if err = errors.Join(err, r.move.commit(plan, token)); err != nil {
+			t.Fatal(err)
 		}
-		return nil
+		n := 0
+		err = r.dc.Attach(t.Context(), plan, token, 0, func(engine.DecodeEvent) error {
+			if n++; n == 3 {
+				return r.move.releaseTarget(plan)
+			}
+			return nil
+		})
+		wantCode(t, "attach", err, handoff.CodeAborted)
+		wantCode(t, "attach later", r.dc.Attach(t.Context(), plan, token, 0, func(engine.DecodeEvent) error { return nil }), handoff.CodeAborted)
+		if err := r.move.releaseSource(plan); err != nil {
+			t.Fatal(err)
+		}
+		r.clean()
 	})
-	wantCode(t, "attach", err, handoff.CodeAborted)
-	wantCode(t, "attach later", r.dc.Attach(t.Context(), plan, token, 0, func(engine.DecodeEvent) error { return nil }), handoff.CodeAborted)
-	if err := r.move.releaseSource(plan); err != nil {
-		t.Fatal(err)
-	}
-	r.clean()
 }
 
 func TestNoTokenComesBeforeTheCommit(t *testing.T) {
-	r := newRig(t, small())
-	plan := r.plan()
-	token, _, err := r.ready(long, plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer stop()
-	err = r.dc.Attach(ctx, plan, token, 0, func(e engine.DecodeEvent) error { t.Errorf("event %+v", e); return nil })
-	wantCode(t, "attach", err, handoff.CodeUnavailable)
-	if err := errors.Join(r.move.releaseTarget(plan), r.move.releaseSource(plan)); err != nil {
-		t.Fatal(err)
-	}
-	wantCode(t, "attach after the end", r.dc.Attach(t.Context(), plan, token, 0, nil), handoff.CodeClosed, handoff.CodeCancelled)
-	r.clean()
+	each(t, small, func(t *testing.T, r *rig) {
+		plan := r.plan()
+		token, _, err := r.ready(long, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer stop()
+		err = r.dc.Attach(ctx, plan, token, 0, func(e engine.DecodeEvent) error { t.Errorf("event %+v", e); return nil })
+		wantCode(t, "attach", err, handoff.CodeUnavailable)
+		if err := errors.Join(r.move.releaseTarget(plan), r.move.releaseSource(plan)); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, "attach after the end", r.dc.Attach(t.Context(), plan, token, 0, nil), handoff.CodeClosed, handoff.CodeCancelled)
+		r.clean()
+	})
 }
 
 // An event that lies is not enough: the flag page must agree.
@@ -162,41 +165,42 @@ func TestACommitThatTheFlagPageDoesNotShowGivesNoToken(t *testing.T) {
 }
 
 func TestRepeatsHaveNoSecondEffect(t *testing.T) {
-	r := newRig(t, slow())
-	plan := r.plan()
-	first, err := r.dc.Reserve(t.Context(), long.reservation(plan))
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := r.d.Description().BlocksFree
-	if again, err := r.dc.Reserve(t.Context(), long.reservation(plan)); err != nil || again != first {
-		t.Errorf("reserve again: %+v, %v", again, err)
-	}
-	var opened [2]engine.Opened
-	sealed := make(chan error, 2)
-	for i := range opened {
-		go func() {
-			_, err := r.pc.Prefill(t.Context(), long.prefill(plan), func(o engine.Opened) { opened[i] = o }, nil)
-			sealed <- err
-		}()
-	}
-	if err := errors.Join(<-sealed, <-sealed); err != nil {
-		t.Fatal(err)
-	}
-	if len(opened[0].Capability) == 0 || !bytes.Equal(opened[0].Capability, opened[1].Capability) || r.p.Description().SourcesHeld != 1 {
-		t.Errorf("two callers of one prefill saw %+v", opened)
-	}
-	if r.d.Description().BlocksFree != free || r.d.Description().TargetsHeld != 1 {
-		t.Error("a repeat took memory")
-	}
-	other := plan
-	other.BodyDigest[0]++
-	_, err = r.dc.Reserve(t.Context(), long.reservation(other))
-	wantCode(t, "reserve with another body", err, handoff.CodeConflict)
-	_, err = r.pc.Prefill(t.Context(), long.prefill(other), nil, nil)
-	wantCode(t, "prefill with another body", err, handoff.CodeConflict)
-	_, err = r.pc.Cancel(t.Context(), other)
-	wantCode(t, "cancel with another body", err, handoff.CodeConflict)
+	each(t, slow, func(t *testing.T, r *rig) {
+		plan := r.plan()
+		first, err := r.dc.Reserve(t.Context(), long.reservation(plan))
+		if err != nil {
+			t.Fatal(err)
+		}
+		free := r.d.Description().BlocksFree
+		if again, err := r.dc.Reserve(t.Context(), long.reservation(plan)); err != nil || again != first {
+			t.Errorf("reserve again: %+v, %v", again, err)
+		}
+		var opened [2]engine.Opened
+		sealed := make(chan error, 2)
+		for i := range opened {
+			go func() {
+				_, err := r.pc.Prefill(t.Context(), long.prefill(plan), func(o engine.Opened) { opened[i] = o }, nil)
+				sealed <- err
+			}()
+		}
+		if err := errors.Join(<-sealed, <-sealed); err != nil {
+			t.Fatal(err)
+		}
+		if len(opened[0].Capability) == 0 || !bytes.Equal(opened[0].Capability, opened[1].Capability) || r.p.Description().SourcesHeld != 1 {
+			t.Errorf("two callers of one prefill saw %+v", opened)
+		}
+		if r.d.Description().BlocksFree != free || r.d.Description().TargetsHeld != 1 {
+			t.Error("a repeat took memory")
+		}
+		other := plan
+		other.BodyDigest[0]++
+		_, err = r.dc.Reserve(t.Context(), long.reservation(other))
+		wantCode(t, "reserve with another body", err, handoff.CodeConflict)
+		_, err = r.pc.Prefill(t.Context(), long.prefill(other), nil, nil)
+		wantCode(t, "prefill with another body", err, handoff.CodeConflict)
+		_, err = r.pc.Cancel(t.Context(), other)
+		wantCode(t, "cancel with another body", err, handoff.CodeConflict)
+	})
 }
 
 func TestARefusalTakesNothingAndMayBeAskedAgain(t *testing.T) {
@@ -288,34 +292,35 @@ func TestACancelThatComesFirstIsRemembered(t *testing.T) {
 }
 
 func TestAReaderMayJoinLateAndComeBack(t *testing.T) {
-	r := newRig(t, small())
-	a := ask{prompt: promptOf(40), sampling: engine.Sampling{MaxTokens: 30, Temperature: 1, Seed: 5}}
-	want := r.aggregated(a)
-	plan := r.plan()
-	token, _, err := r.ready(a, plan)
-	if err = errors.Join(err, r.move.commit(plan, token), r.move.releaseSource(plan)); err != nil {
-		t.Fatal(err)
-	}
-	r.clean() // the answer outlives the memory
-	var got result
-	enough := errors.New("enough")
-	err = r.dc.Attach(t.Context(), plan, token, 0, func(e engine.DecodeEvent) error {
-		if got.tokens >= 10 {
-			return enough
+	each(t, small, func(t *testing.T, r *rig) {
+		a := ask{prompt: promptOf(40), sampling: engine.Sampling{MaxTokens: 30, Temperature: 1, Seed: 5}}
+		want := r.aggregated(a)
+		plan := r.plan()
+		token, _, err := r.ready(a, plan)
+		if err = errors.Join(err, r.move.commit(plan, token), r.move.releaseSource(plan)); err != nil {
+			t.Fatal(err)
 		}
-		return got.take(e)
+		r.clean() // the answer outlives the memory
+		var got result
+		enough := errors.New("enough")
+		err = r.dc.Attach(t.Context(), plan, token, 0, func(e engine.DecodeEvent) error {
+			if got.tokens >= 10 {
+				return enough
+			}
+			return got.take(e)
+		})
+		if err != enough {
+			t.Fatal(err)
+		}
+		if err := r.dc.Attach(t.Context(), plan, token, got.tokens, got.take); err != nil || got.text != want.text {
+			t.Errorf("%q then %v, want %q", got.text, err, want.text)
+		}
+		stale := token
+		stale.Generation++
+		wantCode(t, "another token", r.dc.Attach(t.Context(), plan, stale, 0, got.take), handoff.CodeStaleToken)
+		wantCode(t, "nobody's", r.dc.Attach(t.Context(), r.plan(), token, 0, got.take), handoff.CodeGone)
+		if again, err := r.dc.Reserve(t.Context(), a.reservation(plan)); err == nil {
+			t.Errorf("a decode that is over was reserved again: %+v", again)
+		}
 	})
-	if err != enough {
-		t.Fatal(err)
-	}
-	if err := r.dc.Attach(t.Context(), plan, token, got.tokens, got.take); err != nil || got.text != want.text {
-		t.Errorf("%q then %v, want %q", got.text, err, want.text)
-	}
-	stale := token
-	stale.Generation++
-	wantCode(t, "another token", r.dc.Attach(t.Context(), plan, stale, 0, got.take), handoff.CodeStaleToken)
-	wantCode(t, "nobody's", r.dc.Attach(t.Context(), r.plan(), token, 0, got.take), handoff.CodeGone)
-	if again, err := r.dc.Reserve(t.Context(), a.reservation(plan)); err == nil {
-		t.Errorf("a decode that is over was reserved again: %+v", again)
-	}
 }

@@ -46,18 +46,19 @@ func TestEqualPromptsSealEqualBytes(t *testing.T) {
 }
 
 func TestFreedMemoryIsPoison(t *testing.T) {
-	r := newRig(t, small())
-	if _, err := r.handoff(ask{prompt: promptOf(200), sampling: engine.Sampling{MaxTokens: 20}}); err != nil {
-		t.Fatal(err)
-	}
-	r.clean()
-	for _, e := range []*Engine{r.p, r.d} {
-		for i, b := range e.segment.Bytes()[:e.form.layout.Bytes()] {
-			if b != 0xFF {
-				t.Fatalf("%s: byte %d is %#x", e.c.ID, i, b)
+	each(t, small, func(t *testing.T, r *rig) {
+		if _, err := r.handoff(ask{prompt: promptOf(200), sampling: engine.Sampling{MaxTokens: 20}}); err != nil {
+			t.Fatal(err)
+		}
+		r.clean()
+		for _, e := range []*Engine{r.p, r.d} {
+			for i, b := range e.segment.Bytes()[:e.form.layout.Bytes()] {
+				if b != 0xFF {
+					t.Fatalf("%s: byte %d is %#x", e.c.ID, i, b)
+				}
 			}
 		}
-	}
+	})
 }
 
 func synthetic() Config {
@@ -78,70 +79,73 @@ func TestASyntheticHandoffGivesItsTokens(t *testing.T) {
 
 // One wrong byte anywhere in what landed, and there is no token.
 func TestAByteOfSomebodyElseIsCaughtBeforeTheFirstToken(t *testing.T) {
-	r := newRig(t, synthetic())
-	a := ask{prompt: make([]byte, 100), sampling: engine.Sampling{MaxTokens: 4}}
-	pieces := r.d.form.shape(102).Pieces()
-	for p := range pieces {
-		plan := r.plan()
-		token, _, err := r.ready(a, plan)
-		if err != nil {
-			t.Fatal(err)
+	each(t, synthetic, func(t *testing.T, r *rig) {
+		a := ask{prompt: make([]byte, 100), sampling: engine.Sampling{MaxTokens: 4}}
+		pieces := r.d.form.shape(102).Pieces()
+		for p := range pieces {
+			plan := r.plan()
+			token, _, err := r.ready(a, plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			target := r.d.attempts.findTarget(plan.Attempt)
+			at := r.d.form.ranges(r.d.form.shape(102), target.seq)[p]
+			landed := r.d.arena.Bytes(at)
+			landed[0] ^= 1
+			if err := r.move.commit(plan, token); err != nil {
+				t.Fatal(err)
+			}
+			err = r.dc.Attach(t.Context(), plan, token, 0, func(e engine.DecodeEvent) error { t.Errorf("event %q", e.Text); return nil })
+			wantCode(t, "attach", err, handoff.CodeIntegrity)
+			if err := r.move.releaseSource(plan); err != nil {
+				t.Fatal(err)
+			}
 		}
-		target := r.d.attempts.findTarget(plan.Attempt)
-		at := r.d.form.ranges(r.d.form.shape(102), target.seq)[p]
-		landed := r.d.arena.Bytes(at)
-		landed[0] ^= 1
-		if err := r.move.commit(plan, token); err != nil {
-			t.Fatal(err)
+		if n := r.d.BrokenDecodes(); n != uint64(pieces) {
+			t.Errorf("%d broken decodes of %d", n, pieces)
 		}
-		err = r.dc.Attach(t.Context(), plan, token, 0, func(e engine.DecodeEvent) error { t.Errorf("event %q", e.Text); return nil })
-		wantCode(t, "attach", err, handoff.CodeIntegrity)
-		if err := r.move.releaseSource(plan); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := r.d.BrokenDecodes(); n != uint64(pieces) {
-		t.Errorf("%d broken decodes of %d", n, pieces)
-	}
-	r.clean()
+		r.clean()
+	})
 }
 
 func TestAWriteAmidADecodeEndsIt(t *testing.T) {
 	c := synthetic()
 	c.Profile = schedule.Profile{StepInterval: time.Millisecond}
-	r := newRig(t, c)
-	plan := r.plan()
-	token, _, err := r.ready(ask{prompt: make([]byte, 100), sampling: engine.Sampling{MaxTokens: 2000}}, plan)
-	if err = errors.Join(err, r.move.commit(plan, token), r.move.releaseSource(plan)); err != nil {
-		t.Fatal(err)
-	}
-	run := r.d.form.layout.Run(r.d.attempts.findTarget(plan.Attempt).seq.Blocks()[3], 1)
-	n := 0
-	err = r.dc.Attach(t.Context(), plan, token, 0, func(engine.DecodeEvent) error {
-		if n++; n == 5 {
-			_, err := r.d.segment.File().WriteAt([]byte("stray"), int64(run.Offset)) // as another process would
-			return err
+	each(t, func() Config { return c }, func(t *testing.T, r *rig) {
+		plan := r.plan()
+		token, _, err := r.ready(ask{prompt: make([]byte, 100), sampling: engine.Sampling{MaxTokens: 2000}}, plan)
+		if err = errors.Join(err, r.move.commit(plan, token), r.move.releaseSource(plan)); err != nil {
+			t.Fatal(err)
 		}
-		return nil
+		run := r.d.form.layout.Run(r.d.attempts.findTarget(plan.Attempt).seq.Blocks()[3], 1)
+		n := 0
+		err = r.dc.Attach(t.Context(), plan, token, 0, func(engine.DecodeEvent) error {
+			if n++; n == 5 {
+				_, err := r.d.segment.File().WriteAt([]byte("stray"), int64(run.Offset)) // as another process would
+				return err
+			}
+			return nil
+		})
+		wantCode(t, "attach", err, handoff.CodeIntegrity)
+		r.clean()
 	})
-	wantCode(t, "attach", err, handoff.CodeIntegrity)
-	r.clean()
 }
 
 func TestManySyntheticHandoffsAtOnceStayPure(t *testing.T) {
-	r := newRig(t, synthetic())
-	var running sync.WaitGroup
-	for i := range 200 {
-		running.Go(func() {
-			got, err := r.handoff(ask{prompt: make([]byte, 20+i), sampling: engine.Sampling{MaxTokens: 12}})
-			if err != nil || got.tokens != 12 || !strings.HasSuffix(got.text, " w11") {
-				t.Errorf("%+v, %v", got, err)
-			}
-		})
-	}
-	running.Wait()
-	if n := r.d.BrokenDecodes(); n != 0 {
-		t.Errorf("%d broken decodes", n)
-	}
-	r.clean()
+	each(t, synthetic, func(t *testing.T, r *rig) {
+		var running sync.WaitGroup
+		for i := range 200 {
+			running.Go(func() {
+				got, err := r.handoff(ask{prompt: make([]byte, 20+i), sampling: engine.Sampling{MaxTokens: 12}})
+				if err != nil || got.tokens != 12 || !strings.HasSuffix(got.text, " w11") {
+					t.Errorf("%+v, %v", got, err)
+				}
+			})
+		}
+		running.Wait()
+		if n := r.d.BrokenDecodes(); n != 0 {
+			t.Errorf("%d broken decodes", n)
+		}
+		r.clean()
+	})
 }

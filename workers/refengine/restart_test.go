@@ -9,53 +9,55 @@ import (
 )
 
 func TestACommittedDecodeOutlivesItsTransferd(t *testing.T) {
-	r := newRig(t, slow())
-	a := long
-	a.sampling.MaxTokens = 60
-	want := r.aggregated(a)
-	plan := r.plan()
-	token, _, err := r.ready(a, plan)
-	if err = errors.Join(err, r.move.commit(plan, token), r.move.releaseSource(plan)); err != nil {
-		t.Fatal(err)
-	}
-	var got result
-	err = r.dc.Attach(t.Context(), plan, token, 0, func(e engine.DecodeEvent) error {
-		if got.tokens == 0 {
-			r.fd.restart()
+	each(t, slow, func(t *testing.T, r *rig) {
+		a := long
+		a.sampling.MaxTokens = 60
+		want := r.aggregated(a)
+		plan := r.plan()
+		token, _, err := r.ready(a, plan)
+		if err = errors.Join(err, r.move.commit(plan, token), r.move.releaseSource(plan)); err != nil {
+			t.Fatal(err)
 		}
-		return got.take(e)
+		var got result
+		err = r.dc.Attach(t.Context(), plan, token, 0, func(e engine.DecodeEvent) error {
+			if got.tokens == 0 {
+				r.restartD()
+			}
+			return got.take(e)
+		})
+		if err != nil || got.text != want.text {
+			t.Errorf("%q, %v\nwant %q", got.text, err, want.text)
+		}
+		r.clean()
+		if d := r.d.Description(); d.NodeIncarnation != 2 {
+			t.Errorf("describes incarnation %d", d.NodeIncarnation)
+		}
 	})
-	if err != nil || got.text != want.text {
-		t.Errorf("%q, %v\nwant %q", got.text, err, want.text)
-	}
-	r.clean()
-	if d := r.d.Description(); d.NodeIncarnation != 2 {
-		t.Errorf("describes incarnation %d", d.NodeIncarnation)
-	}
 }
 
 func TestWhatWasNotCommittedDiesWithItsTransferdAndNewWorkGoesOn(t *testing.T) {
-	r := newRig(t, slow())
-	plan := r.plan()
-	if _, err := r.dc.Reserve(t.Context(), long.reservation(plan)); err != nil {
-		t.Fatal(err)
-	}
-	_, err := r.pc.Prefill(t.Context(), long.prefill(plan), nil, func(tokens uint32) {
-		if tokens < 100 {
-			r.fd.restart()
-			r.fp.restart()
+	each(t, slow, func(t *testing.T, r *rig) {
+		plan := r.plan()
+		if _, err := r.dc.Reserve(t.Context(), long.reservation(plan)); err != nil {
+			t.Fatal(err)
 		}
+		_, err := r.pc.Prefill(t.Context(), long.prefill(plan), nil, func(tokens uint32) {
+			if tokens < 100 {
+				r.restartD()
+				r.restartP()
+			}
+		})
+		wantCode(t, "prefill", err, handoff.CodeStaleIncarnation)
+		r.clean()
+		_, err = r.dc.Reserve(t.Context(), long.reservation(plan))
+		wantCode(t, "reserve under the old plan", err, handoff.CodeStaleIncarnation)
+		a := long
+		a.sampling.MaxTokens = 5
+		if got, err := r.handoff(a); err != nil || got.tokens != 5 {
+			t.Errorf("afterwards %+v, %v", got, err)
+		}
+		r.clean()
 	})
-	wantCode(t, "prefill", err, handoff.CodeStaleIncarnation)
-	r.clean()
-	_, err = r.dc.Reserve(t.Context(), long.reservation(plan))
-	wantCode(t, "reserve under the old plan", err, handoff.CodeStaleIncarnation)
-	a := long
-	a.sampling.MaxTokens = 5
-	if got, err := r.handoff(a); err != nil || got.tokens != 5 {
-		t.Errorf("afterwards %+v, %v", got, err)
-	}
-	r.clean()
 }
 
 // A commit whose event died with the daemon is learnt from the adoption.
@@ -105,4 +107,20 @@ func TestWithoutATransferdNewWorkIsRefusedAndMemoryIsKept(t *testing.T) {
 	r.fd.mu.Unlock()
 	r.fd.restart()
 	r.clean()
+}
+
+func (r *rig) restartD() {
+	if r.hd != nil {
+		r.hd.restart()
+		return
+	}
+	r.fd.restart()
+}
+
+func (r *rig) restartP() {
+	if r.hp != nil {
+		r.hp.restart()
+		return
+	}
+	r.fp.restart()
 }

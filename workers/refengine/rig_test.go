@@ -35,6 +35,7 @@ type rig struct {
 	pc, dc engine.Engine // the same through the adapter
 	move   mover
 	fp, fd *fakeDaemon // nil with real daemons
+	hp, hd *host       // nil without
 	nonce  atomic.Uint64
 }
 
@@ -52,6 +53,12 @@ func (m fakeMover) releaseSource(plan handoff.Plan) error { return m.p.releaseSo
 // config of a rig's engines, before id and role are set.
 func small() Config {
 	return Config{Listen: "127.0.0.1:0", Blocks: 700, Slots: 40, Poison: true, Grace: 10 * time.Millisecond, ChunkTokens: 64}
+}
+
+// each runs a test over the protocol's machines alone and over real daemons.
+func each(t *testing.T, c func() Config, test func(*testing.T, *rig)) {
+	t.Run("machines", func(t *testing.T) { test(t, newRig(t, c())) })
+	t.Run("transferd", func(t *testing.T) { test(t, newRealRig(t, c())) })
 }
 
 func newRig(t testing.TB, c Config) *rig {

@@ -74,7 +74,9 @@ func (e *Engine) ownSource(s *source) {
 	}
 }
 
-// endSource ends the run for those who follow it, too.
+// endSource ends the run for those who follow it, too. Only the owner does so: a
+// reader that was fast may have closed the source before the answer to our seal
+// came, and those who follow must hear of the seal.
 func (e *Engine) endSource(s *source, cause error) {
 	s.end(cause)
 	s.run.fail(s.why())
@@ -140,7 +142,7 @@ func (e *Engine) fill(s *source) error {
 		return err
 	}
 	if err := e.daemon.Seal(e.ctx, s.plan.Attempt); err != nil {
-		return err
+		return e.whyClosed(s, err)
 	}
 	if e.compute.Shares() {
 		if err := e.arena.Insert(s.prompt.salt, s.prompt.tokens, s.seq.Blocks()); err != nil {
@@ -149,6 +151,19 @@ func (e *Engine) fill(s *source) error {
 	}
 	s.run.seal(len(s.prompt.tokens), s.cached, time.Since(began))
 	return nil
+}
+
+// whyClosed finds the cause of a source that was closed before its seal: the
+// event that tells it may still be on its way.
+func (e *Engine) whyClosed(s *source, refused error) error {
+	if handoff.CodeOf(refused) != handoff.CodeClosed {
+		return refused
+	}
+	e.settle(&s.held)
+	if why := s.why(); why != nil {
+		return why
+	}
+	return refused
 }
 
 // startPrefill hands the prompt to the device.
