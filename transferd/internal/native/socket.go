@@ -147,12 +147,12 @@ func advance(into [][]byte, n int) [][]byte {
 }
 
 // ListenPrivate listens on a Unix socket that nobody but this user can reach,
-// from its first moment on: it is made with mode 0600 under a private umask of
-// the socket's own inode, before it can be connected to.
+// from its first moment on: bind gives the file the mode of the socket, which is
+// made private before.
 func ListenPrivate(path string) (*net.UnixListener, error) {
 	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
-		cerr := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }) // bind takes the mode from the socket
+		cerr := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
 		return errors.Join(cerr, err)
 	}}
 	l, err := cfg.Listen(context.Background(), "unix", path)
