@@ -52,11 +52,11 @@ func newCancel() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				when := "after its commit"
+				when := "the cancel came after its commit"
 				if a.GetBeforeCommit() {
-					when = "before its commit"
+					when = "the cancel came before its commit"
 				}
-				_, err = fmt.Fprintf(c.OutOrStdout(), "%s %s, asked %s\n", args[0], a.GetStatus(), when)
+				_, err = fmt.Fprintf(c.OutOrStdout(), "%s %s; %s\n", args[0], a.GetStatus(), when)
 				return err
 			})
 		},

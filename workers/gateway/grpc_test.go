@@ -194,6 +194,9 @@ func TestHandoffsAreLookedAtListedAndCancelled(t *testing.T) {
 	if c, err := client.Cancel(t.Context(), &submitv1.CancelRequest{Handoff: "h-1"}); err != nil || c.GetBeforeCommit() || c.GetStatus() != "completed" {
 		t.Error(c, err)
 	}
+	if c, err := client.Cancel(t.Context(), &submitv1.CancelRequest{Handoff: "h-2"}); err != nil || c.GetStatus() != "cancelled" {
+		t.Error("a stream that was cancelled after its commit:", c, err)
+	}
 	f.before = true
 	if c, err := client.Cancel(t.Context(), &submitv1.CancelRequest{Handoff: "h-2"}); err != nil || !c.GetBeforeCommit() || c.GetStatus() != "cancelled" {
 		t.Error(c, err)

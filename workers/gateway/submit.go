@@ -16,8 +16,13 @@ import (
 
 const surfaceGRPC = "grpc"
 
+const (
+	statusRunning   = "running"
+	statusCancelled = "cancelled"
+)
+
 // statuses that List can be asked for; empty is all.
-var statuses = []string{"", "running", "completed", "failed", "cancelled"}
+var statuses = []string{"", statusRunning, "completed", "failed", statusCancelled}
 
 type submitServer struct {
 	submitv1.UnimplementedSubmitServer
@@ -167,13 +172,17 @@ func (s *submitServer) Cancel(ctx context.Context, r *submitv1.CancelRequest) (*
 		return nil, err
 	}
 	if before {
-		return &submitv1.CancelAnswer{BeforeCommit: true, Status: "cancelled"}, nil
+		return &submitv1.CancelAnswer{BeforeCommit: true, Status: statusCancelled}, nil
 	}
 	h, err := s.g.Front.Get(ctx, tenant, r.GetHandoff())
 	if err != nil {
 		return nil, err
 	}
-	return &submitv1.CancelAnswer{Status: h.GetStatus()}, nil
+	status := h.GetStatus()
+	if status == statusRunning {
+		status = statusCancelled // its stream is ended; the history just does not say so yet
+	}
+	return &submitv1.CancelAnswer{Status: status}, nil
 }
 
 func (s *submitServer) List(ctx context.Context, r *submitv1.ListRequest) (*submitv1.ListAnswer, error) {
