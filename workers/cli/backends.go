@@ -16,6 +16,7 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 	"github.com/surehand/surehand/workers/orchestrator"
+	"github.com/surehand/surehand/workers/redisbodies"
 )
 
 // temporalFlags say where histories are kept.
@@ -134,10 +135,15 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 		return o, err
 	}
 	o.closers = append(o.closers, ledger.Close)
+	bodies, err := redisbodies.Open(b.redis, b.redisPlaintext)
+	if err != nil {
+		return o, err
+	}
+	o.closers = append(o.closers, bodies.Close)
 	engines, remote := reference.NewConnections(peers), &orchestrator.Remote{TLS: peers}
 	o.closers = append(o.closers, engines.Close, remote.Close)
 	o.Orchestrator, err = orchestrator.New(ctx, orchestrator.Config{
-		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Remote: remote,
+		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Remote: remote, Bodies: bodies,
 		Record: steps.Record(b.record), Lease: b.lease, Deadline: b.deadline, Decode: b.decode,
 		SerialBelow: b.serialBelow, MaxEpochs: handoff.Epoch(b.maxEpochs), CountTokens: countTokens, Log: log, Metrics: r,
 	})
