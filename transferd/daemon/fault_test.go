@@ -526,3 +526,89 @@ func TestMemoryOutsideTheSegmentIsRefused(t *testing.T) {
 	m.to = m.to[:3]
 	wantCode(t, m.openTarget(), handoff.CodeInvalid)
 }
+
+// lateSource serves a pull by hand: it greets, tells of one piece and sends half
+// of its bytes; the rest when it is told to.
+func lateSource(t *testing.T, rest <-chan struct{}) (address string, half <-chan struct{}, wait func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	sent := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = c.Close() }()
+		p := &peer{t, c}
+		p.next()
+		p.send(wire.AppendHelloOK(nil, wire.HelloOK{Node: "tp", Incarnation: 1}))
+		p.next()
+		p.send(wire.AppendSource(nil, wire.Source{Grant: 1, State: handoff.SourceOpened, Shape: shape}))
+		p.send(wire.AppendRuns(nil, wire.KindReady, []wire.Run{{First: 0, Count: 1}}))
+		for k, _ := p.next(); k != wire.KindRead; k, _ = p.next() {
+		}
+		late := bytes.Repeat([]byte{0xee}, blockBytes)
+		p.send(wire.AppendData(nil, []wire.Entry{{Piece: 0, Length: blockBytes, Check: wire.Checksum(late)}}))
+		p.send(late[:blockBytes/2])
+		close(sent)
+		<-rest
+		_, _ = c.Write(late[blockBytes/2:]) // into a connection that is gone
+	})
+	return l.Addr().String(), sent, func() {
+		_ = l.Close()
+		wg.Wait()
+	}
+}
+
+func TestNoByteLandsAfterTheTargetIsDrained(t *testing.T) {
+	m := newPair(t)
+	check(t, m.openTarget())
+	rest := make(chan struct{})
+	address, half, wait := lateSource(t, rest)
+	defer wait()
+	pulled := make(chan error, 1)
+	go func() {
+		_, err := m.dh.control.Pull(background(t), client.PullSpec{Plan: m.plan, Token: m.token, SourceAddress: address, ProgressDeadline: patience}, nil)
+		pulled <- err
+	}()
+	<-half
+	eventually(t, "half a piece is in the memory", func() bool { return m.target(0)[0] == 0xee })
+	d, err := m.dh.control.Describe(background(t), true)
+	check(t, err)
+	if d.GetTargets()[0].GetPosted() != 1 {
+		t.Fatalf("%v", d)
+	}
+	_, err = m.undo()
+	check(t, err)
+	m.d.await(t, client.TargetDrained, m.plan.Attempt)
+	check(t, m.d.Freed(background(t), m.plan.Attempt, false))
+	next := bytes.Repeat([]byte{0x55}, blockBytes) // the next request's block
+	copy(m.target(0), next)
+	close(rest)
+	wantCode(t, <-pulled, handoff.CodeClosed)
+	eventuallyAfter(t, 50*time.Millisecond)
+	if !bytes.Equal(m.target(0), next) {
+		t.Fatal("a late byte landed in the next request's block")
+	}
+}
+
+func TestAnEngineCannotFreeWhatIsStillOpen(t *testing.T) {
+	m := newPair(t)
+	m.ready()
+	wantCode(t, m.d.Freed(background(t), m.plan.Attempt, false), handoff.CodeNotReady)
+	wantCode(t, m.p.Freed(background(t), m.plan.Attempt, true), handoff.CodeNotReady)
+}
+
+func TestWrongAnnouncementsComeBackFromSeal(t *testing.T) {
+	m := newPair(t)
+	m.open()
+	m.announce(all()...)
+	check(t, m.p.Announce(background(t), m.plan.Attempt, []uint32{3}, []uint32{12345})) // the piece was written again
+	wantCode(t, m.seal(), handoff.CodeConflict)
+	next := newMove(t, m.ph, m.p, m.dh, m.d)
+	next.open()
+	check(t, next.p.Announce(background(t), next.plan.Attempt, []uint32{shape.Pieces()}, []uint32{1}))
+	wantCode(t, next.seal(), handoff.CodeInvalid)
+}

@@ -1,0 +1,129 @@
+package daemon_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/daemon"
+)
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	tr := &http.Transport{DisableKeepAlives: true}
+	defer tr.CloseIdleConnections()
+	r, err := (&http.Client{Transport: tr}).Get(url)
+	check(t, err)
+	b, err := io.ReadAll(r.Body)
+	check(t, err)
+	check(t, r.Body.Close())
+	return r.StatusCode, string(b)
+}
+
+func TestMetricsTellBytesOfCommitsApartFromBytesThatMoved(t *testing.T) {
+	ph := startHost(t, "tp")
+	dh := startHost(t, "td", func(c *daemon.Config) { c.Metrics = "127.0.0.1:0" })
+	url := "http://" + dh.MetricsAddress()
+	if code, _ := get(t, url+"/readyz"); code != http.StatusServiceUnavailable {
+		t.Fatalf("ready without an engine: %d", code)
+	}
+	m := newMove(t, ph, attach(t, ph.cfg.EngineSocket, "p1"), dh, attach(t, dh.cfg.EngineSocket, "d1"))
+	if code, _ := get(t, url+"/readyz"); code != http.StatusOK {
+		t.Fatal(code)
+	}
+	if code, _ := get(t, url+"/healthz"); code != http.StatusOK {
+		t.Fatal(code)
+	}
+	m.ready()
+	_, err := m.pull()
+	check(t, err)
+	_, text := get(t, url+"/metrics")
+	for _, want := range []string{"surehand_transferd_pulled_bytes_total 98404", "surehand_transferd_committed_bytes_total 0", `surehand_transferd_targets{state="validated"} 1`} {
+		if !strings.Contains(text, want) {
+			t.Fatalf("no %q in %s", want, text)
+		}
+	}
+	_, err = m.commit()
+	check(t, err)
+	stale := m.plan
+	stale.D.Incarnation++
+	_, err = dh.control.Commit(background(t), stale, m.token, "", 0)
+	wantCode(t, err, handoff.CodeConflict)
+	_, text = get(t, url+"/metrics")
+	for _, want := range []string{"surehand_transferd_committed_bytes_total 98404", `surehand_transferd_fenced_total{code="conflict"} 1`, "surehand_transferd_quarantined_bytes 0"} {
+		if !strings.Contains(text, want) {
+			t.Fatalf("no %q in %s", want, text)
+		}
+	}
+}
+
+func TestEveryTransitionIsTold(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace.jsonl")
+	ph := startHost(t, "tp")
+	dh := startHost(t, "td", func(c *daemon.Config) { c.TraceFile = file })
+	m := newMove(t, ph, attach(t, ph.cfg.EngineSocket, "p1"), dh, attach(t, dh.cfg.EngineSocket, "d1"))
+	ctx, stop := context.WithCancel(background(t))
+	var mu sync.Mutex
+	var told []string
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = dh.control.Watch(ctx, func(e *transferv1.TraceEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, e.GetEvent())
+		})
+	})
+	eventually(t, "the watcher hears something", func() bool {
+		probe := newMove(t, ph, m.p, dh, m.d)
+		_, err := probe.undo()
+		check(t, err)
+		mu.Lock()
+		defer mu.Unlock()
+		return len(told) > 0
+	})
+	m.ready()
+	_, err := m.pull()
+	check(t, err)
+	_, err = m.commit()
+	check(t, err)
+	want := []string{"open", "post", "land", "verify", "ask", "yes", "commit"}
+	eventually(t, "the watcher heard everything", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		i := 0
+		for _, e := range told {
+			if i < len(want) && e == want[i] {
+				i++
+			}
+		}
+		return i == len(want)
+	})
+	stop()
+	wg.Wait()
+	check(t, dh.Close())
+
+	f, err := os.Open(file)
+	check(t, err)
+	defer func() { check(t, f.Close()) }()
+	lines := bufio.NewScanner(f)
+	last := ""
+	for lines.Scan() {
+		var l struct{ Node, Event, To, Handoff string }
+		check(t, json.Unmarshal(lines.Bytes(), &l))
+		if l.Handoff == string(m.plan.Attempt.Handoff) {
+			last = l.Event + " " + l.To
+		}
+	}
+	if last != "commit committed" {
+		t.Fatalf("the file ends with %q", last)
+	}
+}
