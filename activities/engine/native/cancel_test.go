@@ -1,0 +1,213 @@
+package native
+
+import (
+	"testing"
+	"time"
+
+	"github.com/surehand/surehand/activities/engine/vllm/vllmtest"
+	"github.com/surehand/surehand/contracts/handoff"
+)
+
+// In every phase a release ends what runs, and P holds nothing afterwards.
+func TestACancelInEveryPhaseLeavesNothingBehind(t *testing.T) {
+	gate := func() (chan struct{}, func()) { g := make(chan struct{}); return g, func() { close(g) } }
+	for _, c := range []struct {
+		phase string
+		until func(x *run) func() // drives it there; gives what opens the gate again
+		state handoff.TargetState
+		p, d  vllmtest.Seen // what the engines must have counted; other fields are not looked at
+	}{
+		{"before P", func(x *run) func() { x.must(x.reserve); return func() {} }, handoff.TargetClosed, vllmtest.Seen{}, vllmtest.Seen{}},
+		{"in P", func(x *run) func() {
+			g, open := gate()
+			x.rig.p[0].Set(func(f *vllmtest.Faults) { f.PrefillGate = g })
+			x.must(x.reserve)
+			go func() { _ = x.prefill() }()
+			x.eventually("P computes", func() bool { return x.rig.p[0].Seen().Prefills == 1 })
+			return open
+		}, handoff.TargetClosed, vllmtest.Seen{Prefills: 1, Aborted: 1}, vllmtest.Seen{}},
+		{"between P and D", func(x *run) func() { x.must(x.reserve, x.prefill, x.pull); return func() {} },
+			handoff.TargetClosed, vllmtest.Seen{Prefills: 1, Released: 1}, vllmtest.Seen{Rejected: 1}},
+		{"in the transfer", func(x *run) func() {
+			g, open := gate()
+			x.rig.d[0].Set(func(f *vllmtest.Faults) { f.TokenGate = g })
+			x.must(x.reserve, x.prefill, x.pull)
+			x.attach()
+			x.must(x.commit)
+			x.eventually("D was asked", func() bool { return x.rig.d[0].Seen().Decodes == 1 })
+			return open
+		}, handoff.TargetAborted, vllmtest.Seen{Prefills: 1}, vllmtest.Seen{Decodes: 1, Aborted: 1}},
+		{"in the decode", func(x *run) func() {
+			g, open := gate()
+			x.rig.d[0].Set(func(f *vllmtest.Faults) { f.RestGate = g })
+			x.must(x.reserve, x.prefill, x.pull)
+			x.attach()
+			x.must(x.commit)
+			x.eventually("D decodes", func() bool { return x.got() != "" })
+			return open
+		}, handoff.TargetAborted, vllmtest.Seen{Prefills: 1, Released: 1}, vllmtest.Seen{Decodes: 1, Aborted: 1}},
+	} {
+		t.Run(c.phase, func(t *testing.T) {
+			r := pair(t)
+			x := r.attempt(1, 0, 0)
+			open := c.until(x)
+			defer open()
+			ans, err := x.undo(true)
+			if err != nil || ans.Target != c.state {
+				t.Fatal(ans, err)
+			}
+			if again, err := x.undo(true); err != nil || again.Target != c.state { // idempotent
+				t.Fatal(again, err)
+			}
+			r.eventually("P was told", func() bool {
+				s := r.p[0].Seen()
+				return s.Prefills == c.p.Prefills && s.Aborted == c.p.Aborted && s.Released >= c.p.Released
+			})
+			r.eventually("D was told", func() bool {
+				s := r.d[0].Seen()
+				return s.Decodes == c.d.Decodes && s.Aborted == c.d.Aborted && s.Rejected >= c.d.Rejected
+			})
+			r.clean()
+		})
+	}
+}
+
+func TestADThatDiesDuringThePrefillStopsIt(t *testing.T) {
+	r := pair(t)
+	gate := make(chan struct{})
+	defer close(gate)
+	r.p[0].Set(func(f *vllmtest.Faults) { f.PrefillGate = gate })
+	x := r.attempt(1, 0, 0)
+	x.must(x.reserve)
+	ended := make(chan error, 1)
+	go func() { ended <- x.prefill() }()
+	r.eventually("P computes", func() bool { return r.p[0].Seen().Prefills == 1 })
+	r.d[0].Kill()
+	wants(t, "prefill", <-ended, handoff.CodeEngine)
+	r.eventually("P stopped", func() bool { return r.p[0].Seen().Aborted == 1 })
+	r.serving(1)
+	r.clean()
+}
+
+func TestAPThatDiesIsTakenOutAtOnce(t *testing.T) {
+	r := newRig(t, []vllmtest.Options{{}, {}}, []vllmtest.Options{{}}, nil)
+	gate := make(chan struct{})
+	defer close(gate)
+	r.p[0].Set(func(f *vllmtest.Faults) { f.PrefillGate = gate })
+	x := r.attempt(1, 0, 0)
+	x.must(x.reserve)
+	ended := make(chan error, 1)
+	go func() { ended <- x.prefill() }()
+	r.eventually("P computes", func() bool { return r.p[0].Seen().Prefills == 1 })
+	r.p[0].Kill()
+	wants(t, "prefill", <-ended, handoff.CodeEngine)
+	if ans, err := x.undo(false); err != nil || ans.Target != handoff.TargetClosed {
+		t.Fatal(ans, err)
+	}
+	r.serving(2)
+	next := r.attempt(2, 1, 0)
+	next.must(next.reserve, next.prefill, next.pull)
+	next.attach()
+	next.must(next.commit)
+	next.whole()
+	r.p[0].Restart()
+	r.serving(3)
+	r.clean()
+}
+
+func TestADThatBreaksBeforeTheFirstTokenIsNotAskedAgain(t *testing.T) {
+	for name, fault := range map[string]func(*vllmtest.Faults){
+		"answers 500":           func(f *vllmtest.Faults) { f.DecodeStatus = 500 },
+		"answers 503":           func(f *vllmtest.Faults) { f.DecodeStatus = 503 },
+		"reports in its stream": func(f *vllmtest.Faults) { f.ErrorEvent = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, []vllmtest.Options{{}}, []vllmtest.Options{{}, {}}, nil)
+			r.d[0].Set(fault)
+			x := r.attempt(1, 0, 0)
+			x.must(x.reserve, x.prefill, x.pull)
+			x.attach()
+			x.must(x.commit)
+			if err := x.wait(); handoff.CodeOf(err).Advice() != handoff.NewEpoch || x.got() != "" {
+				t.Error(err, x.got())
+			}
+			again := r.attempt(2, 0, 0)
+			if err := again.reserve(); handoff.CodeOf(err) != handoff.CodeEngine && handoff.CodeOf(err) != handoff.CodeCapacity {
+				t.Error("asked again:", err)
+			}
+			next := r.attempt(3, 0, 1)
+			next.must(next.reserve, next.prefill, next.pull)
+			next.attach()
+			next.must(next.commit)
+			next.whole()
+			r.clean()
+		})
+	}
+}
+
+func TestAStreamThatBreaksAfterItsFirstTokenSaysSo(t *testing.T) {
+	r := pair(t)
+	r.d[0].Set(func(f *vllmtest.Faults) { f.Truncate = 2 })
+	x := r.attempt(1, 0, 0)
+	x.must(x.reserve, x.prefill, x.pull)
+	x.attach()
+	x.must(x.commit)
+	wants(t, "reader", x.wait(), handoff.CodeEngine)
+	if x.got() == "" || x.finish != "" {
+		t.Error(x.got(), x.finish)
+	}
+	r.clean()
+}
+
+func TestWhatTheClientDidWrongIsNotTriedAgain(t *testing.T) {
+	r := pair(t)
+	r.d[0].Set(func(f *vllmtest.Faults) { f.DecodeStatus = 400 })
+	x := r.attempt(1, 0, 0)
+	x.must(x.reserve, x.prefill, x.pull)
+	x.attach()
+	x.must(x.commit)
+	wants(t, "reader", x.wait(), handoff.CodeInvalid)
+	if f := r.Refusal("ref"); f == nil || f.Status != 400 || len(f.Body) == 0 || r.Refusal("ref") != nil {
+		t.Errorf("the engine's words are not kept once: %+v", f)
+	}
+	y := r.attempt(2, 0, 0)
+	wants(t, "reserve", y.reserve(), handoff.CodeInvalid)
+	if n := r.p[0].Seen().Prefills; n != 1 {
+		t.Errorf("%d prefills", n)
+	}
+	r.clean()
+
+	// More tokens than the context holds is found before D is asked.
+	z := r.attempt(1, 0, 0)
+	z.plan.Attempt.Handoff = "h9"
+	z.body = `{"model":"fake","prompt":"abc","max_tokens":4096}`
+	z.must(z.reserve, z.prefill)
+	wants(t, "pull", z.pull(), handoff.CodeInvalid)
+	r.clean()
+}
+
+func TestALeaseThatNobodyRenewsEndsTheAttempt(t *testing.T) {
+	r := pair(t)
+	x := r.attempt(1, 0, 0)
+	x.must(x.reserve, x.prefill, x.pull)
+	daemon := x.mover(x.d)
+	if lost, err := daemon.Renew(t.Context(), []handoff.Attempt{x.plan.Attempt}, []handoff.Attempt{x.plan.Attempt}, handoff.LeaseMin); err != nil || len(lost) != 0 {
+		t.Fatal(lost, err)
+	}
+	lost := func() bool {
+		got, err := daemon.Renew(t.Context(), nil, []handoff.Attempt{x.plan.Attempt}, time.Second)
+		return err == nil && len(got) == 1
+	}
+	if lost() {
+		t.Error("lost before its lease ended")
+	}
+	r.mu.Lock()
+	r.table.Get(x.plan.Attempt).End = 0
+	r.mu.Unlock()
+	_, err := x.undo(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the attempt is lost", lost)
+	r.clean()
+}
