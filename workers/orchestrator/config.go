@@ -10,6 +10,7 @@ import (
 	"github.com/surehand/surehand/activities"
 	"github.com/surehand/surehand/activities/engine"
 	"github.com/surehand/surehand/activities/ledger"
+	"github.com/surehand/surehand/activities/mover"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 )
@@ -24,6 +25,7 @@ type Config struct {
 	Temporal TemporalConfig
 	Ledger   ledger.Ledger      // needed
 	Engines  engine.Directory   // needed
+	Movers   mover.Directory    // nil: transferd, over gRPC
 	Bodies   activities.Bodies  // claim check for recovery; nil: memory only
 	Remote   activities.Readers // how other processes' readers are asked; needed
 

@@ -56,13 +56,17 @@ func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
 	if err != nil {
 		return nil, err
 	}
-	movers := &mover.Dialer{}
+	dialer := &mover.Dialer{}
+	movers := cfg.Movers
+	if movers == nil {
+		movers = dialer
+	}
 	o, err := assemble(cfg, temporal, movers)
 	if err != nil {
 		temporal.Close()
 		return nil, err
 	}
-	o.closers = append(o.closers, movers.Close)
+	o.closers = append(o.closers, dialer.Close)
 	o.worker = worker.New(o.temporal, cfg.Temporal.TaskQueue, worker.Options{
 		MaxConcurrentWorkflowTaskExecutionSize:  cfg.InFlight,
 		MaxConcurrentLocalActivityExecutionSize: 4 * cfg.InFlight,

@@ -117,7 +117,7 @@ func (f *Fleet) named(id handoff.EngineID) *seat {
 func (f *Fleet) family(h handoff.HandoffID) *family {
 	fam := f.families[h]
 	if fam == nil {
-		fam = &family{broke: map[*seat]bool{}, ended: map[handoff.Attempt]error{}}
+		fam = &family{ended: map[handoff.Attempt]error{}}
 		f.families[h] = fam
 	}
 	return fam

@@ -40,12 +40,8 @@ func (f *Fleet) undispatched(a *attempt, err error) {
 	f.failed(a.d, a.prefill.ref, err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fam := f.family(a.plan.Attempt.Handoff)
-	switch handoff.CodeOf(err).Advice() {
-	case handoff.GiveUp:
-		fam.final = err
-	default:
-		fam.broke[a.d] = true
+	if handoff.CodeOf(err).Advice() == handoff.GiveUp {
+		f.family(a.plan.Attempt.Handoff).final = err
 	}
 	if handoff.CodeOf(err) == handoff.CodeCapacity {
 		running := 0
@@ -63,7 +59,7 @@ func (f *Fleet) undispatched(a *attempt, err error) {
 func (s *seat) Attach(ctx context.Context, p handoff.Plan, token handoff.Token, from uint32, each func(engine.DecodeEvent) error) error {
 	a, err := s.f.hold(p)
 	if err != nil {
-		return err
+		return s.f.unread(p.Attempt, err)
 	}
 	if from != 0 {
 		return handoff.Errorf(handoff.CodeGone, "an engine's stream is read once, from its beginning")
@@ -121,6 +117,16 @@ func (f *Fleet) take(a *attempt, token handoff.Token) (*decode, error) {
 	}
 	d.taken = true
 	return d, nil
+}
+
+// unread is what a reader is told that comes after the end.
+func (f *Fleet) unread(k handoff.Attempt, err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t := f.table.Get(k); t != nil && t.State == handoff.TargetClosed {
+		return closed(err)
+	}
+	return err
 }
 
 // closed is what a reader is told of an attempt that ended before its commit:
@@ -221,11 +227,8 @@ func (f *Fleet) finish(a *attempt, err error) {
 	if a.cause != nil {
 		return
 	}
-	if failure := failureOf(err); failure != nil { // D's own, not P's or the client's
-		f.family(a.plan.Attempt.Handoff).broke[a.d] = true
-		if failure.Down {
-			f.wg.Go(func() { a.d.missed(failure) })
-		}
+	if failure := failureOf(err); failure != nil && failure.Down {
+		f.wg.Go(func() { a.d.missed(failure) })
 	}
 	f.table.Step(f.now(), handoff.TargetInput{Event: handoff.TargetFinish, Attempt: a.plan.Attempt})
 	cause := err

@@ -73,9 +73,6 @@ func (s *seat) room(a *attempt, r engine.Reservation, d engine.Description) erro
 	if fam.final != nil {
 		return fam.final
 	}
-	if fam.broke[s] && s.f.another(s, d.Model) {
-		return handoff.Errorf(handoff.CodeEngine, "D %s broke an earlier attempt of this hand-off", s.id)
-	}
 	open, ours := 0, 0
 	for _, x := range s.f.attempts {
 		if x.d == s && x.open {
@@ -113,19 +110,6 @@ func (s *seat) learn(running int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.learned, s.taught = max(1, running), time.Now()
-}
-
-// another says whether a second D serves the model.
-func (f *Fleet) another(than *seat, model string) bool {
-	for _, s := range f.seats {
-		if s == than || !s.role.Has(engine.RoleDecode) {
-			continue
-		}
-		if _, facts, up := s.known(); up && facts.Model == model {
-			return true
-		}
-	}
-	return false
 }
 
 // give ends an attempt that was refused before its target was open.
