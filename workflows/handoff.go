@@ -59,7 +59,6 @@ func (r *run) beside(ctx workflow.Context, fn func(workflow.Context)) {
 func (r *run) apply(res handoff.Result) {
 	before := r.coord.Plan().Attempt.Epoch
 	r.coord.Step(res)
-	r.loseStream()
 	switch {
 	case r.coord.Plan().Attempt.Epoch != before:
 		r.replan()

@@ -21,6 +21,10 @@ const (
 	PlaceBudget     = 2 * time.Second
 	SettleBudget    = 1 * time.Second
 	LongBeat        = 2 * time.Second
+	// MoveTries bounds how often a prefill or transfer of unknown result is asked
+	// for again, within about 1.5 s: then the attempt counts as failed, and the
+	// deadline is left to another.
+	MoveTries = 12
 	// LongAbove is the predicted prefill from which prefill and transfer run as
 	// normal activities: a local one would hold the workflow task too long.
 	LongAbove = 1500 * time.Millisecond
@@ -44,6 +48,7 @@ func localOptions(in steps.Input, cmd handoff.Command) workflow.LocalActivityOpt
 		o.ScheduleToCloseTimeout = ReserveBudget
 	case handoff.StepPrefill, handoff.StepTransfer:
 		o.ScheduleToCloseTimeout = in.Deadline
+		o.RetryPolicy.MaximumAttempts = MoveTries
 	case handoff.StepCommit:
 		o.ScheduleToCloseTimeout = CommitBudget
 	case handoff.StepUndoTransfer, handoff.StepUndoPrefill, handoff.StepUndoReserve, handoff.StepAskReader:
@@ -55,8 +60,10 @@ func localOptions(in steps.Input, cmd handoff.Command) workflow.LocalActivityOpt
 }
 
 func longOptions(in steps.Input, cmd handoff.Command) workflow.ActivityOptions {
-	return workflow.ActivityOptions{ScheduleToCloseTimeout: in.Deadline, HeartbeatTimeout: LongBeat,
+	o := workflow.ActivityOptions{ScheduleToCloseTimeout: in.Deadline, HeartbeatTimeout: LongBeat,
 		RetryPolicy: sameOperation(), Summary: summary(cmd)}
+	o.RetryPolicy.MaximumAttempts = MoveTries
+	return o
 }
 
 func placeOptions() workflow.ActivityOptions {

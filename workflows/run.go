@@ -24,7 +24,6 @@ type run struct {
 	parked  []string
 	bytes   uint64
 	ended   *steps.Ended
-	lost    *steps.Ended // a stream given up before its attempt was known to be committed
 
 	attempt workflow.Context // of the steps of the present attempt
 	stop    workflow.CancelFunc
@@ -102,8 +101,9 @@ func (r *run) streamEnded(e steps.Ended) {
 		code = handoff.ParseCode(e.Code)
 	}
 	if code != handoff.CodeNone && e.Usage.Completion == 0 && code.Advice() == handoff.NewEpoch {
-		r.lost = &e
-		r.loseStream()
+		r.coord.StreamLost(e.Reader, code, steps.Clip(e.Detail))
+		r.avoid(r.coord.Plan().D.Engine)
+		r.stop()
 		return
 	}
 	if r.coord.Outcome() == nil {
@@ -112,24 +112,13 @@ func (r *run) streamEnded(e steps.Ended) {
 	r.coord.StreamEnded(code, steps.Clip(e.Detail))
 }
 
-// loseStream acts on a given-up stream once the attempt is committed; before
-// that the steps themselves find out what became of it.
-func (r *run) loseStream() {
-	if r.lost == nil || r.coord.Phase() != handoff.PhaseDecoding || r.lost.Attempt != r.coord.Plan().Attempt {
-		return
-	}
-	r.coord.StreamLost(r.reader.Reader, handoff.ParseCode(r.lost.Code), steps.Clip(r.lost.Detail))
-	r.avoid(r.coord.Plan().D.Engine)
-	r.lost = nil
-}
-
 // reattach names another reader in history (rule 5c, clause 7) and tells it the
 // newest planned attempt. What the earlier reader gave up, this one did not.
 func (r *run) reattach(at steps.ReaderAt) {
 	if at.Reader.Number <= r.reader.Reader.Number {
 		return
 	}
-	r.reader, r.lost = at, nil
+	r.reader = at
 	r.coord.NameReader(at.Reader)
 	if r.coord.Outcome() == nil {
 		r.tell()
