@@ -187,9 +187,13 @@ func (c *Coordinator) closeWith(o Outcome) {
 
 func (c *Coordinator) end(o Outcome) {
 	c.closeWith(o)
-	if !o.Committed {
-		c.issue(StepUndoReserve)
+	if o.Committed {
+		return
 	}
+	if c.asked == VerdictClosed && c.target != VerdictClosed {
+		c.release(StepUndoTransfer) // given up by its reader, it may decode still: waste, as in supersede
+	}
+	c.issue(StepUndoReserve)
 }
 
 // settle ends the handoff once no result is awaited.
