@@ -217,7 +217,17 @@ func closeAnswer(m *transferv1.CloseAnswer, err error) (CloseAnswer, error) {
 // Renew prolongs the leases of targets (reservation or decode) and sources, and
 // answers which of them are closed, aborted or unknown here.
 func (c *Control) Renew(ctx context.Context, targets, sources []handoff.Attempt, lease time.Duration) ([]handoff.Attempt, error) {
-	m, err := c.rpc.Renew(ctx, &transferv1.RenewRequest{Targets: rpc.Attempts(targets), Sources: rpc.Attempts(sources), LeaseMs: lease.Milliseconds()})
+	return c.renew(ctx, &transferv1.RenewRequest{Targets: rpc.Attempts(targets), Sources: rpc.Attempts(sources), LeaseMs: lease.Milliseconds()})
+}
+
+// RenewDecode is Renew said by the reader of the targets' streams. Once a reader
+// of a higher number renewed a decode, an older one is answered that it lost it.
+func (c *Control) RenewDecode(ctx context.Context, targets []handoff.Attempt, reader handoff.Reader, lease time.Duration) ([]handoff.Attempt, error) {
+	return c.renew(ctx, &transferv1.RenewRequest{Targets: rpc.Attempts(targets), LeaseMs: lease.Milliseconds(), ReaderNumber: reader.Number})
+}
+
+func (c *Control) renew(ctx context.Context, request *transferv1.RenewRequest) ([]handoff.Attempt, error) {
+	m, err := c.rpc.Renew(ctx, request)
 	if err != nil {
 		return nil, rpc.FromStatus(err)
 	}

@@ -79,11 +79,11 @@ func Attach(ctx context.Context, cfg EngineConfig) (*Engine, error) {
 	l, attached, err := e.connect(ctx)
 	if err != nil {
 		e.stop()
-		return nil, errors.Join(err, flags.Close())
+		return nil, also(err, flags.Close())
 	}
 	if err := e.adopt(l, attached, true); err != nil {
 		e.stop()
-		return nil, errors.Join(err, l.conn.Close(), flags.Close())
+		return nil, also(err, errors.Join(l.conn.Close(), flags.Close()))
 	}
 	e.wg.Go(func() { e.events.run(e.ctx.Done()) })
 	e.wg.Go(func() { e.run(l) })
@@ -251,7 +251,18 @@ func (e *Engine) Close() error {
 		err = l.conn.Close()
 	}
 	e.wg.Wait()
-	return errors.Join(err, e.flags.Close())
+	if err := errors.Join(err, e.flags.Close()); err != nil {
+		return handoff.Errorf(handoff.CodeInternal, "close: %s", err)
+	}
+	return nil
+}
+
+// also adds what went wrong while err was cleaned up after; err's code stays.
+func also(err, cleanup error) error {
+	if cleanup == nil {
+		return err
+	}
+	return handoff.Errorf(handoff.CodeOf(err), "%s; and %s", err, cleanup)
 }
 
 // link is one connection to one daemon.

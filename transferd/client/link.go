@@ -51,8 +51,7 @@ func (e *Engine) attachOnce(ctx context.Context) (l *link, attached *transferv1.
 	defer stop()
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, conn.Close())
-			err = handoff.Errorf(handoff.CodeOf(err), "attach: %s", err)
+			err = also(err, conn.Close())
 		}
 	}()
 	hello := &transferv1.EngineMessage{Id: 1, Body: &transferv1.EngineMessage_Attach{Attach: &transferv1.Attach{
@@ -344,7 +343,7 @@ func (l *link) send(ctx context.Context, m *transferv1.EngineMessage) error {
 	}
 	err = unavailable(err)
 	if handoff.CodeOf(err) == handoff.CodeUnavailable {
-		return errors.Join(err, l.conn.Close()) // half a frame may be out: the stream is broken
+		return also(err, l.conn.Close()) // half a frame may be out: the stream is broken
 	}
 	return err
 }

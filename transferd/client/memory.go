@@ -48,6 +48,10 @@ func (m *Memory) File() *os.File { return m.file }
 
 // Close unmaps and closes; a repeat answers the same.
 func (m *Memory) Close() error {
-	m.once.Do(func() { m.err = errors.Join(native.Unmap(m.bytes), m.file.Close()) })
+	m.once.Do(func() {
+		if err := errors.Join(native.Unmap(m.bytes), m.file.Close()); err != nil {
+			m.err = handoff.Errorf(handoff.CodeInternal, "close memory: %s", err)
+		}
+	})
 	return m.err
 }

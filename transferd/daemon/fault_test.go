@@ -612,3 +612,81 @@ func TestWrongAnnouncementsComeBackFromSeal(t *testing.T) {
 	check(t, next.p.Announce(background(t), next.plan.Attempt, []uint32{shape.Pieces()}, []uint32{1}))
 	wantCode(t, next.seal(), handoff.CodeInvalid)
 }
+
+func TestAByteThatFlipsOnTheWireIsReadAgain(t *testing.T) {
+	m := newPair(t)
+	check(t, m.openTarget())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	defer func() { _ = l.Close() }()
+	good := bytes.Repeat([]byte{0xaa}, blockBytes)
+	flipped := bytes.Clone(good)
+	flipped[100] ^= 4
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, second := range [][]byte{good, flipped} {
+		landed := make(chan bool, 1)
+		wg.Go(func() {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer func() { _ = c.Close() }()
+			p := &peer{t, c}
+			p.next()
+			p.send(wire.AppendHelloOK(nil, wire.HelloOK{Node: "tp", Incarnation: 1}))
+			p.next()
+			p.send(wire.AppendSource(nil, wire.Source{Grant: 1, State: handoff.SourceOpened, Shape: shape}))
+			p.send(wire.AppendRuns(nil, wire.KindReady, []wire.Run{{First: 0, Count: 1}}))
+			for _, b := range [][]byte{flipped, second} {
+				for k, _ := p.next(); k != wire.KindRead; k, _ = p.next() {
+				}
+				p.send(append(wire.AppendData(nil, []wire.Entry{{Piece: 0, Length: blockBytes, Check: wire.Checksum(good)}}), b...))
+			}
+			_, _ = readAll(c)
+			close(landed)
+		})
+		pulled := make(chan error, 1)
+		go func() {
+			_, err := m.dh.control.Pull(background(t), client.PullSpec{Plan: m.plan, Token: m.token, SourceAddress: l.Addr().String()}, nil)
+			pulled <- err
+		}()
+		if bytes.Equal(second, good) {
+			eventually(t, "the right bytes landed", func() bool {
+				d, err := m.dh.control.Describe(background(t), false)
+				check(t, err)
+				return d.GetPulledBytesTotal() == blockBytes && bytes.Equal(m.target(0), good)
+			})
+			_, err := m.undo()
+			check(t, err)
+			<-pulled
+		} else {
+			wantCode(t, <-pulled, handoff.CodeIntegrity)
+		}
+		<-landed
+		m.d.await(t, client.TargetDrained, m.plan.Attempt)
+		m = newMove(t, m.ph, m.p, m.dh, m.d)
+		check(t, m.openTarget())
+	}
+}
+
+func TestANewerReaderTakesTheDecodeOver(t *testing.T) {
+	m := newPair(t)
+	m.ready()
+	_, err := m.pull()
+	check(t, err)
+	_, err = m.commit()
+	check(t, err)
+	for number := range uint32(4) {
+		got, err := m.dh.control.RenewDecode(background(t), []handoff.Attempt{m.plan.Attempt}, handoff.Reader{Number: number}, 0)
+		check(t, err)
+		if len(got) != 0 {
+			t.Fatalf("reader %d: %v", number, got)
+		}
+	}
+	got, err := m.dh.control.RenewDecode(background(t), []handoff.Attempt{m.plan.Attempt}, handoff.Reader{Number: 2}, 0)
+	check(t, err)
+	if len(got) != 1 {
+		t.Fatal("an older reader renewed a decode")
+	}
+}

@@ -209,18 +209,19 @@ func (c *Core) Drain() {
 	c.draining = true
 }
 
-// Busy is the number of pulls and reads that run.
+// Busy is the number of handoffs that a stop would spoil: targets that are open
+// and not committed, sources that are open.
 func (c *Core) Busy() int {
 	c.enter()
 	defer c.leave()
 	n := 0
 	for _, t := range c.held {
-		if t.landing != nil {
+		if t.landing != nil || t.told < handoff.TargetCommitted {
 			n++
 		}
 	}
 	for _, l := range c.lent {
-		if l.reading != nil {
+		if l.reading != nil || l.told != handoff.SourceClosed {
 			n++
 		}
 	}

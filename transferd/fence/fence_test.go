@@ -233,9 +233,18 @@ func TestACommitSurvivesTwoLivesAndEndsByItsLease(t *testing.T) {
 
 func TestAFlagPageThatContradictsThisLifeIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*bench, *flagpage.Page){
-		"damaged":    func(b *bench, _ *flagpage.Page) { b.flags[3*flagpage.SlotBytes+50] ^= 1 },
-		"the future": func(_ *bench, p *flagpage.Page) { e, _ := p.Read(3); e.Incarnation = 2; check(t, p.Write(3, e)); p.Set(3, flagpage.Visible) },
-		"twice":      func(_ *bench, p *flagpage.Page) { e, _ := p.Read(3); check(t, p.Write(4, e)); p.Set(4, flagpage.Visible) },
+		"damaged": func(b *bench, _ *flagpage.Page) { b.flags[3*flagpage.SlotBytes+50] ^= 1 },
+		"the future": func(_ *bench, p *flagpage.Page) {
+			e, _ := p.Read(3)
+			e.Incarnation = 2
+			check(t, p.Write(3, e))
+			p.Set(3, flagpage.Visible)
+		},
+		"twice": func(_ *bench, p *flagpage.Page) {
+			e, _ := p.Read(3)
+			check(t, p.Write(4, e))
+			p.Set(4, flagpage.Visible)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, c := newBench(t), core(t, 1)

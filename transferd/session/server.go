@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/fence"
@@ -20,6 +21,8 @@ import (
 // MaxConnections bounds the connections that have not attached yet, together
 // with those that have.
 const MaxConnections = 2 * fence.MaxEngines
+
+const acceptPause = 50 * time.Millisecond // while descriptors or memory are short
 
 // Config of a server.
 type Config struct {
@@ -68,6 +71,13 @@ func (s *Server) Serve(ctx context.Context) error {
 				return c.Close()
 			}
 			return nil
+		case native.IsPassing(err):
+			s.cfg.Log.Warn("engine socket: accept", "error", err)
+			select {
+			case <-time.After(acceptPause):
+			case <-ctx.Done():
+			}
+			continue
 		case err != nil:
 			return fmt.Errorf("engine socket: %w", err)
 		}

@@ -93,6 +93,12 @@ func (h *Hub) Close() {
 	h.watchers = nil
 }
 
+func (h *Hub) isClosed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.watchers == nil
+}
+
 // line is one line of a trace file.
 type line struct {
 	AtMicros    int64  `json:"at_micros"`
@@ -119,21 +125,28 @@ func (h *Hub) WriteFile(path string, stop <-chan struct{}) (wait func() error, e
 	result := make(chan error, 1)
 	go func() {
 		w := bufio.NewWriter(f)
-		err := copyEvents(w, events, stop, leave)
+		err := h.copyEvents(w, events, stop, leave)
 		result <- errors.Join(err, w.Flush(), f.Close())
 	}()
 	return func() error { return <-result }, nil
 }
 
-func copyEvents(w *bufio.Writer, events <-chan *transferv1.TraceEvent, stop <-chan struct{}, leave func()) error {
+func (h *Hub) copyEvents(w *bufio.Writer, events <-chan *transferv1.TraceEvent, stop <-chan struct{}, leave func()) error {
 	enc := json.NewEncoder(w)
 	flush := time.NewTicker(flushEvery)
 	defer flush.Stop()
 	for {
 		select {
 		case e, ok := <-events:
-			if !ok {
-				return nil // after leave, or the file fell behind: its last line tells
+			if !ok && stop == nil || !ok && h.isClosed() {
+				return nil
+			}
+			if !ok { // the file fell behind: it says so, and goes on
+				if err := enc.Encode(line{Node: string(h.node), Incarnation: uint64(h.incarnation), Machine: "trace", Event: "lost"}); err != nil {
+					return err
+				}
+				events, leave = h.Subscribe()
+				continue
 			}
 			a := e.GetAttempt()
 			l := line{AtMicros: e.GetAtMicros(), Node: e.GetNode(), Incarnation: e.GetIncarnation(), Machine: e.GetMachine(), Handoff: a.GetHandoff(),

@@ -96,9 +96,26 @@ func PeerUser(c *net.UnixConn) (uid uint32, err error) {
 // maxVectors is the kernel's IOV_MAX.
 const maxVectors = 1024
 
+// RawConn is a connection's descriptor under Go's poller.
+type RawConn = syscall.RawConn
+
+// IsRefused says that nobody listened at the address that was dialled.
+func IsRefused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
+
+// IsPassing says that an accept failed for want of descriptors or memory, or
+// because the peer left: the next one may succeed.
+func IsPassing(err error) bool {
+	for _, e := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED, unix.EINTR} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
 // ReadVector fills every buffer of into, in order, straight from the socket:
 // one system call for up to 1024 places. wait is called before each.
-func ReadVector(c syscall.RawConn, into [][]byte, wait func() error) error {
+func ReadVector(c RawConn, into [][]byte, wait func() error) error {
 	for len(into) > 0 {
 		if len(into[0]) == 0 {
 			into = into[1:]
@@ -119,7 +136,7 @@ func ReadVector(c syscall.RawConn, into [][]byte, wait func() error) error {
 	return nil
 }
 
-func readSome(c syscall.RawConn, into [][]byte) (n int, err error) {
+func readSome(c RawConn, into [][]byte) (n int, err error) {
 	rerr := c.Read(func(fd uintptr) bool {
 		for {
 			n, err = unix.Readv(int(fd), into)

@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -33,7 +32,7 @@ const (
 // stream is one framed connection. Reads are by one goroutine, writes by many.
 type stream struct {
 	conn   net.Conn
-	raw    syscall.RawConn // of plain TCP; nil under TLS
+	raw    native.RawConn // of plain TCP; nil under TLS
 	reader *bufio.Reader
 	head   [wire.HeaderBytes]byte
 	buffer []byte // of the last frame's payload
@@ -156,7 +155,15 @@ func (s *stream) readInto(places [][]byte, extend func() error) error {
 	return nil
 }
 
-func (s *stream) close() { _ = s.conn.Close() } // whoever uses it sees it
+// close destroys the connection at once: below TLS, whose farewell could wait for
+// a peer that does not read. Whoever uses the stream sees it.
+func (s *stream) close() {
+	c := s.conn
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	_ = c.Close()
+}
 
 // broken types an I/O error: a broken connection says nothing about what was done.
 func broken(err error) error {
@@ -168,7 +175,7 @@ func broken(err error) error {
 		return typed
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return handoff.Errorf(handoff.CodeProgress, "no new byte within the deadline")
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case native.IsRefused(err):
 		return handoff.Errorf(handoff.CodeProgress, "nobody listens there: %s", err)
 	}
 	var alert tls.AlertError

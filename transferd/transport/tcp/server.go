@@ -13,10 +13,13 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/wire"
 	"github.com/surehand/surehand/transferd/fence"
+	"github.com/surehand/surehand/transferd/internal/native"
 )
 
 // MaxConnections bounds the peers that are connected at once.
 const MaxConnections = 4096
+
+const acceptPause = 50 * time.Millisecond // while descriptors or memory are short
 
 // ServerConfig of a peer listener.
 type ServerConfig struct {
@@ -64,6 +67,13 @@ func (s *Server) Serve(ctx context.Context) error {
 				return c.Close()
 			}
 			return nil
+		case native.IsPassing(err):
+			s.cfg.Log.Warn("peer listener: accept", "error", err)
+			select {
+			case <-time.After(acceptPause):
+			case <-ctx.Done():
+			}
+			continue
 		case err != nil:
 			return fmt.Errorf("peer listener: %w", err)
 		}
