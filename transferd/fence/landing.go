@@ -137,6 +137,9 @@ func (l *Landing) fail(n int) {
 func (l *Landing) Destroyed() {
 	l.core.enter()
 	defer l.core.leave()
+	if r := l.core.targets.Get(l.plan.Attempt); r == nil || r.Posted == 0 {
+		return // everything had landed or failed: no news
+	}
 	l.step(handoff.TargetInput{Event: handoff.TargetDestroy})
 	l.core.settleTarget(l.plan.Attempt)
 }
