@@ -2,6 +2,8 @@ package orchestrator
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,6 +123,9 @@ func (f *fleet) place(ctx context.Context, in *steps.Input, pin pins, exclude []
 	if err != nil {
 		return err
 	}
+	if pin, err = byAddress(engines, pin); err != nil {
+		return err
+	}
 	choice, why, err := f.choose.choose(engines, *in, pin, exclude)
 	if err != nil {
 		return err
@@ -133,6 +138,22 @@ func (f *fleet) place(ctx context.Context, in *steps.Input, pin pins, exclude []
 		in.Long = time.Duration(float64(in.PromptTokens)/rate*float64(time.Second)) > workflows.LongAbove
 	}
 	return nil
+}
+
+// byAddress names the engines of pins that came as host:port, as an endpoint
+// picker writes them.
+func byAddress(engines []ledger.Registered, pin pins) (pins, error) {
+	for role, p := range map[string]*string{"prefill": &pin.prefill, "decode": &pin.decode} {
+		if !strings.Contains(*p, ":") {
+			continue
+		}
+		i := slices.IndexFunc(engines, func(e ledger.Registered) bool { return e.Address == *p })
+		if i < 0 {
+			return pin, handoff.Errorf(handoff.CodeInvalid, "%s engine at %q is not registered", role, *p)
+		}
+		*p = string(engines[i].ID)
+	}
+	return pin, nil
 }
 
 // Step hears the end of a step, for the breakers.
@@ -167,7 +188,8 @@ func (o *Orchestrator) Models(ctx context.Context) ([]Model, error) {
 	seen := map[string]bool{}
 	for _, p := range engines {
 		for _, d := range engines {
-			if p.Role.Prefills() && d.Role.Decodes() && p.Model == d.Model && !seen[p.Model] {
+			// An unbuilt D would be refused: its account is not known to the ledger yet.
+			if p.Role.Prefills() && d.Role.Decodes() && d.Built && p.Model == d.Model && !seen[p.Model] {
 				seen[p.Model] = true
 				out = append(out, Model{Name: p.Model, Revision: p.Revision, MaxTokens: min(p.MaxTokens, d.MaxTokens)})
 			}
@@ -186,7 +208,7 @@ func (o *Orchestrator) Ready(ctx context.Context) error {
 		return err
 	}
 	if len(models) == 0 {
-		return handoff.Errorf(handoff.CodeUnavailable, "no P and D serve the same model")
+		return handoff.Errorf(handoff.CodeUnavailable, "no P and ready D serve the same model")
 	}
 	return nil
 }

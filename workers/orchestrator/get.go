@@ -124,8 +124,12 @@ func summary(tenant, id string, info *workflowpb.WorkflowExecutionInfo) *submitv
 		return v
 	}
 	h.Model, h.Prefill, h.Decode = text("SurehandModel"), text("SurehandPrefill"), text("SurehandDecode")
+	if h.Phase = text("SurehandPhase"); h.Phase == "open" {
+		h.Phase = ""
+	}
 	if c := text("SurehandOutcome"); c != "" && c != "completed" {
 		h.Code = c
+		h.Status = status(h.Status, c)
 	}
 	var epoch int64
 	if p := info.GetSearchAttributes().GetIndexedFields()["SurehandEpoch"]; p != nil && converterOf().FromPayload(p, &epoch) == nil {
