@@ -31,7 +31,7 @@ func slow() Config {
 	return c
 }
 
-var long = ask{prompt: promptOf(300), sampling: engine.Sampling{MaxTokens: 2000, Temperature: 1, Seed: 3}, salt: "tenant"}
+var long = ask{prompt: promptOf(lengths[len(lengths)-1]), sampling: engine.Sampling{MaxTokens: 2000, Temperature: 1, Seed: 3}, salt: "tenant"}
 
 // Whatever the phase in which an attempt is cancelled, everything comes back.
 func TestACancelAtAnyPhaseGivesEverythingBack(t *testing.T) {

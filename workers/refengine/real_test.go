@@ -72,7 +72,7 @@ func (m realMover) pull(plan handoff.Plan, token handoff.Token, o engine.Opened)
 }
 
 func (m realMover) commit(plan handoff.Plan, token handoff.Token) error {
-	_, err := m.d.control.Commit(m.ctx, plan, token, plan.Attempt.Operation("commit"), 0)
+	_, err := m.d.control.Commit(m.ctx, plan, token, plan.Attempt.Operation("commit"), time.Minute)
 	return err
 }
 

@@ -52,7 +52,7 @@ func (m fakeMover) releaseSource(plan handoff.Plan) error { return m.p.releaseSo
 
 // config of a rig's engines, before id and role are set.
 func small() Config {
-	return Config{Listen: "127.0.0.1:0", Blocks: 700, Slots: 40, Poison: true, Grace: 10 * time.Millisecond, ChunkTokens: 64}
+	return Config{Listen: "127.0.0.1:0", Blocks: 700, Slots: 40, Poison: true, Grace: 10 * time.Millisecond, ChunkTokens: 64, Lease: time.Minute} // nobody renews here
 }
 
 // each runs a test over the protocol's machines alone and over real daemons.
