@@ -10,7 +10,6 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/rpc"
 	"github.com/surehand/surehand/transferd/internal/flagpage"
-	"github.com/surehand/surehand/transferd/internal/socket"
 )
 
 const (
@@ -263,12 +262,4 @@ func also(err, cleanup error) error {
 		return err
 	}
 	return handoff.Errorf(handoff.CodeOf(err), "%s; and %s", err, cleanup)
-}
-
-// link is one connection to one daemon.
-type link struct {
-	conn    *socket.Conn
-	mu      sync.Mutex
-	next    uint64
-	pending map[uint64]chan *transferv1.DaemonMessage // nil once broken
 }

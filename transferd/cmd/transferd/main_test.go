@@ -306,3 +306,43 @@ func TestTheDaemonEndsWithItsParent(t *testing.T) {
 	}
 	_ = parent.Wait() // it was killed
 }
+
+// TestAKillAtAnyMomentOfACommitLeavesOneTruth kills the daemon at a random moment
+// around a commit: what the engine sees on its flag page is what the next life
+// answers, and an acknowledged commit is never lost.
+func TestAKillAtAnyMomentOfACommitLeavesOneTruth(t *testing.T) {
+	ph := start(t, "tp", t.TempDir(), "127.0.0.1:0")
+	dh := start(t, "td", t.TempDir(), "127.0.0.1:0")
+	p, d := attach(t, ph, "p1"), attach(t, dh, "d1")
+	for round := range 8 {
+		m := prepare(t, ph, p, d, handoff.HandoffID(fmt.Sprint("h-", round)))
+		_, err := dh.control.Pull(background(t), m.spec, nil)
+		check(t, err)
+		acknowledged := make(chan bool, 1)
+		go func() {
+			_, err := m.commit(t, dh)
+			acknowledged <- err == nil
+		}()
+		time.Sleep(time.Duration(rand.IntN(600)) * time.Microsecond) // the fault's moment, not an assertion
+		_ = dh.kill(syscall.SIGKILL)
+		wasAcknowledged := <-acknowledged
+		dh = start(t, "td", dh.data, dh.Peer)
+		e := d.await(t, client.Reattached)
+		visible := d.IsVisible(0, m.plan.Attempt)
+		if adopted := len(e.Adopted) == 1; adopted != visible || wasAcknowledged && !visible {
+			t.Fatalf("round %d: acknowledged %v, visible %v, adopted %v", round, wasAcknowledged, visible, adopted)
+		}
+		ans, err := m.commit(t, dh)
+		if visible {
+			check(t, err)
+			if ans.Token != m.token {
+				t.Fatalf("%+v", ans)
+			}
+			check(t, d.FinishTarget(background(t), m.plan.Attempt))
+		} else {
+			wantCode(t, err, handoff.CodeStaleIncarnation)
+		}
+		d.await(t, client.TargetDrained)
+		check(t, d.Freed(background(t), m.plan.Attempt, false))
+	}
+}

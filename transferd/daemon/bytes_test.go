@@ -1,0 +1,150 @@
+package daemon_test
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/wire"
+	"github.com/surehand/surehand/transferd/client"
+)
+
+// async runs a pull in the background.
+
+func (m *move) async() <-chan error {
+	out := make(chan error, 1)
+	go func() {
+		_, err := m.pull()
+		out <- err
+	}()
+	return out
+}
+
+func TestASourceThatChangedAfterItsAnnouncementIsReadAgainThenRefused(t *testing.T) {
+	m := newPair(t)
+	m.open()
+	m.announce(all()...)
+	m.source(3)[17] ^= 1 // under the digest
+	check(t, m.seal())
+	_, err := m.pull()
+	wantCode(t, err, handoff.CodeIntegrity)
+	m.neverVisible()
+	_, err = m.commit()
+	wantCode(t, err, handoff.CodeClosed)
+	m.d.await(t, client.TargetDrained, m.plan.Attempt)
+}
+
+func TestAPieceThatIsRightTheSecondTimeIsAccepted(t *testing.T) {
+	m := newPair(t)
+	m.open()
+	m.announce(all()...)
+	m.source(3)[17] ^= 1
+	m.source(5)[0] ^= 1
+	pulled := m.async()
+	eventually(t, "everything landed, the wrong bytes too", func() bool { return m.isEqual() })
+	m.source(3)[17] ^= 1 // a hit of a stray writer that is gone when it is looked at again
+	m.source(5)[0] ^= 1
+	check(t, m.seal())
+	check(t, <-pulled)
+	if !m.isEqual() {
+		t.Fatal("bytes differ")
+	}
+	got, err := m.pull()
+	check(t, err)
+	if got.Repulled != 2 {
+		t.Fatalf("%+v", got)
+	}
+}
+
+// The lease lapses before, during and after the read: never a commit (R-02, V-01, V-02).
+
+// next reads one frame, skipping none.
+
+// refusal skips what came before it.
+
+// readAll reads until the other side closes.
+
+// silent accepts a pull, answers the greeting and then nothing: a stopped source.
+
+func TestAShapeThatDiffersIsRefusedBeforeTheFirstByte(t *testing.T) {
+	m := newPair(t)
+	check(t, m.openTarget())
+	other := shape
+	other.Groups = []handoff.Group{{Name: "full", Layers: layers, Blocks: blocks - 1, BlockBytes: blockBytes}}
+	g, err := m.p.OpenSource(background(t), client.SourceSpec{Plan: m.plan, Shape: other, Offsets: m.from[:other.Pieces()]})
+	check(t, err)
+	m.capability = g.Capability
+	_, err = m.pull()
+	wantCode(t, err, handoff.CodeMismatch)
+	wrong := shape
+	wrong.Revision = "model@2"
+	next := newMove(t, m.ph, m.p, m.dh, m.d)
+	_, err = m.d.OpenTarget(background(t), client.TargetSpec{Plan: next.plan, Shape: wrong, Offsets: next.to, FlagSlot: next.slot})
+	wantCode(t, err, handoff.CodeMismatch)
+}
+
+func TestMemoryOutsideTheSegmentIsRefused(t *testing.T) {
+	m := newPair(t)
+	for _, at := range []uint64{segment, segment - blockBytes + 1, 1 << 63, ^uint64(0)} {
+		m.to[2] = at
+		wantCode(t, m.openTarget(), handoff.CodeInvalid)
+	}
+	m.to = m.to[:3]
+	wantCode(t, m.openTarget(), handoff.CodeInvalid)
+}
+
+// of its bytes; the rest when it is told to.
+
+func lateSource(t *testing.T, rest <-chan struct{}) (address string, half <-chan struct{}, wait func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	sent := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = c.Close() }()
+		p := &peer{t, c}
+		p.next()
+		p.send(wire.AppendHelloOK(nil, wire.HelloOK{Node: "tp", Incarnation: 1}))
+		p.next()
+		p.send(wire.AppendSource(nil, wire.Source{Grant: 1, State: handoff.SourceOpened, Shape: shape}))
+		p.send(wire.AppendRuns(nil, wire.KindReady, []wire.Run{{First: 0, Count: 1}}))
+		for k, _ := p.next(); k != wire.KindRead; k, _ = p.next() {
+		}
+		late := bytes.Repeat([]byte{0xee}, blockBytes)
+		p.send(wire.AppendData(nil, []wire.Entry{{Piece: 0, Length: blockBytes, Check: wire.Checksum(late)}}))
+		p.send(late[:blockBytes/2])
+		close(sent)
+		<-rest
+		_, _ = c.Write(late[blockBytes/2:]) // into a connection that is gone
+	})
+	return l.Addr().String(), sent, func() {
+		_ = l.Close()
+		wg.Wait()
+	}
+}
+
+func TestAnEngineCannotFreeWhatIsStillOpen(t *testing.T) {
+	m := newPair(t)
+	m.ready()
+	wantCode(t, m.d.Freed(background(t), m.plan.Attempt, false), handoff.CodeNotReady)
+	wantCode(t, m.p.Freed(background(t), m.plan.Attempt, true), handoff.CodeNotReady)
+}
+
+func TestWrongAnnouncementsComeBackFromSeal(t *testing.T) {
+	m := newPair(t)
+	m.open()
+	m.announce(all()...)
+	check(t, m.p.Announce(background(t), m.plan.Attempt, []uint32{3}, []uint32{12345})) // the piece was written again
+	wantCode(t, m.seal(), handoff.CodeConflict)
+	next := newMove(t, m.ph, m.p, m.dh, m.d)
+	next.open()
+	check(t, next.p.Announce(background(t), next.plan.Attempt, []uint32{shape.Pieces()}, []uint32{1}))
+	wantCode(t, next.seal(), handoff.CodeInvalid)
+}
