@@ -28,14 +28,16 @@ type attempts struct {
 	refuse  *handoff.Error // new work, while not nil
 	sources map[handoff.Attempt]*source
 	targets map[handoff.Attempt]*target
-	over    memory[side, error] // tombstones (rule 7): why an attempt is over
-	answers memory[handoff.Attempt, finished]
+	over    recent[side, error]              // tombstones (rule 7): why an attempt is over
+	sealed  recent[handoff.Attempt, *source] // of those, runs whose state was read to its end
+	answers recent[handoff.Attempt, finished]
 	idle    chan struct{} // replaced when the last one leaves
 }
 
 func newAttempts() *attempts {
 	return &attempts{sources: map[handoff.Attempt]*source{}, targets: map[handoff.Attempt]*target{},
-		over: newMemory[side, error](maxTombstones), answers: newMemory[handoff.Attempt, finished](maxAnswers), idle: make(chan struct{})}
+		over:   newRecent[side, error](maxTombstones),
+		sealed: newRecent[handoff.Attempt, *source](maxSealed), answers: newRecent[handoff.Attempt, finished](maxAnswers), idle: make(chan struct{})}
 }
 
 // refuseNew makes every attempt that is not known yet be refused; nil ends that,
@@ -53,6 +55,9 @@ func (a *attempts) source(plan handoff.Plan, make func() (*source, error)) (s *s
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s = a.sources[plan.Attempt]
+	if s == nil {
+		s, _ = a.sealed.get(plan.Attempt)
+	}
 	if err := a.check(plan, side{plan.Attempt, true}, s != nil, func() handoff.Plan { return s.plan }); err != nil || s != nil {
 		return s, false, err
 	}
@@ -100,13 +105,17 @@ func samePlan(known, asked handoff.Plan) error {
 }
 
 // forgetSource drops a source that holds no memory any more. One that was open
-// once leaves a tombstone.
+// once leaves a tombstone. One that was sealed and came to a plain end, as it
+// does when D has read it, is told again to those who ask: D may hold its state.
 func (a *attempts) forgetSource(s *source, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.sources, s.plan.Attempt)
 	if why != nil {
 		a.over.put(side{s.plan.Attempt, true}, why)
+	}
+	if told := s.run.told(); told != nil && handoff.CodeOf(why) == handoff.CodeClosed {
+		a.sealed.put(s.plan.Attempt, &source{held: newHeld(s.plan), run: *told})
 	}
 	a.left()
 }
@@ -140,6 +149,7 @@ func (a *attempts) cancel(plan handoff.Plan, why error) (s *source, t *target, k
 		known, err = true, samePlan(s.plan, plan)
 	} else if _, ok := a.over.get(side{plan.Attempt, true}); ok {
 		known = true
+		a.sealed.forget(plan.Attempt)
 	} else {
 		a.over.put(side{plan.Attempt, true}, why)
 	}

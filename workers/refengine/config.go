@@ -28,6 +28,7 @@ const (
 	maxStopBytes     = 256
 	maxTemperature   = 10
 	maxTombstones    = 1 << 16 // attempts remembered as over
+	maxSealed        = 4096    // finished prefills that a repeat is told of
 	maxAnswers       = 1024    // finished ones kept for a late reader
 	AnswerKept       = 30 * time.Second
 	retryFirst       = 10 * time.Millisecond // of a word to a transferd that is away

@@ -35,6 +35,8 @@ var long = ask{prompt: promptOf(lengths[len(lengths)-1]), sampling: engine.Sampl
 
 // Whatever the phase in which an attempt is cancelled, everything comes back.
 func TestACancelAtAnyPhaseGivesEverythingBack(t *testing.T) {
+	refused := []handoff.Code{handoff.CodeClosed, handoff.CodeCancelled}
+	maybeSealed := append(refused, handoff.CodeNone) // D's daemon had read it to its end
 	release := func(r *rig, plan handoff.Plan) error {
 		return errors.Join(r.move.releaseTarget(plan), r.move.releaseSource(plan))
 	}
@@ -47,14 +49,15 @@ func TestACancelAtAnyPhaseGivesEverythingBack(t *testing.T) {
 		for _, rigged := range []func(testing.TB, Config) *rig{newRig, newRealRig} {
 			r := rigged(t, slow())
 			for _, phase := range []struct {
-				name string
-				run  func(plan handoff.Plan) error
+				name  string
+				again []handoff.Code // that a later prefill gives
+				run   func(plan handoff.Plan) error
 			}{
-				{"reserved", func(plan handoff.Plan) error {
+				{"reserved", refused, func(plan handoff.Plan) error {
 					_, err := r.dc.Reserve(t.Context(), long.reservation(plan))
 					return err
 				}},
-				{"prefilling", func(plan handoff.Plan) error {
+				{"prefilling", refused, func(plan handoff.Plan) error {
 					ctx, stop := context.WithCancel(t.Context())
 					defer stop()
 					_, err := r.pc.Prefill(ctx, long.prefill(plan), nil, func(uint32) { stop() })
@@ -63,16 +66,16 @@ func TestACancelAtAnyPhaseGivesEverythingBack(t *testing.T) {
 					}
 					return nil
 				}},
-				{"sealed", func(plan handoff.Plan) error {
+				{"sealed", refused, func(plan handoff.Plan) error {
 					_, err := r.pc.Prefill(t.Context(), long.prefill(plan), nil, nil)
 					return err
 				}},
-				{"validated", func(plan handoff.Plan) error { _, _, err := r.ready(long, plan); return err }},
-				{"committed", func(plan handoff.Plan) error {
+				{"validated", maybeSealed, func(plan handoff.Plan) error { _, _, err := r.ready(long, plan); return err }},
+				{"committed", maybeSealed, func(plan handoff.Plan) error {
 					token, _, err := r.ready(long, plan)
 					return errors.Join(err, r.move.commit(plan, token))
 				}},
-				{"decoding", func(plan handoff.Plan) error {
+				{"decoding", maybeSealed, func(plan handoff.Plan) error {
 					token, _, err := r.ready(long, plan)
 					if err = errors.Join(err, r.move.commit(plan, token)); err != nil {
 						return err
@@ -98,7 +101,7 @@ func TestACancelAtAnyPhaseGivesEverythingBack(t *testing.T) {
 					_, err := r.dc.Reserve(t.Context(), long.reservation(plan))
 					wantCode(t, "reserve again", err, handoff.CodeClosed, handoff.CodeCancelled, handoff.CodeAborted)
 					_, err = r.pc.Prefill(t.Context(), long.prefill(plan), nil, nil)
-					wantCode(t, "prefill again", err, handoff.CodeClosed, handoff.CodeCancelled)
+					wantCode(t, "prefill again", err, phase.again...)
 				})
 			}
 		}
@@ -323,4 +326,32 @@ func TestAReaderMayJoinLateAndComeBack(t *testing.T) {
 			t.Errorf("a decode that is over was reserved again: %+v", again)
 		}
 	})
+}
+
+// A worker that takes over asks for the prefill again. D may hold its state by
+// then, and P has let it go: the answer is still that it was sealed.
+func TestAPrefillThatDHasReadIsToldAgain(t *testing.T) {
+	r := newRealRig(t, small())
+	a := ask{prompt: promptOf(40), sampling: engine.Sampling{MaxTokens: 4}}
+	plan := r.plan()
+	token, sealed, err := r.ready(a, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "P let the state go", func() bool { return r.p.Description().SourcesHeld == 0 })
+	opened := false
+	again, err := r.pc.Prefill(t.Context(), a.prefill(plan), func(engine.Opened) { opened = true }, nil)
+	if err != nil || again != sealed || !opened {
+		t.Errorf("told %+v, then %+v, %v", sealed, again, err)
+	}
+	var got result
+	if err = errors.Join(r.move.commit(plan, token), r.dc.Attach(t.Context(), plan, token, 0, got.take)); err != nil || got.tokens != 4 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := r.pc.Cancel(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.pc.Prefill(t.Context(), a.prefill(plan), nil, nil)
+	wantCode(t, "after a cancel", err, handoff.CodeClosed)
+	r.clean()
 }

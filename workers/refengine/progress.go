@@ -52,6 +52,18 @@ func (p *progress) fail(err error) {
 	})
 }
 
+// told is what a sealed run has to tell, nil of another.
+func (p *progress) told() *progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sealed == nil {
+		return nil
+	}
+	out := newProgress()
+	out.opened, out.tokens, out.sealed = p.opened, p.tokens, p.sealed
+	return &out
+}
+
 // follow sends everything from the beginning; it returns nil once sealed.
 func (p *progress) follow(ctx context.Context, send func(*enginev1.PrefillEvent) error) error {
 	opened, told := false, uint32(0)
