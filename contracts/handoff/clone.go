@@ -7,8 +7,10 @@ import (
 )
 
 // Clone and AppendKey serve the explorer: a copy that shares nothing with its
-// original, and canonical bytes that are equal for equal states. Leases are
-// left out of keys: the explorer's clock stands still and leases end by choice.
+// original, and canonical bytes that are equal for states that behave alike.
+// Left out of the bytes: leases, since the explorer's clock stands still and
+// they end by choice; causes and details, which only people read; and the
+// numbers of generations and grants, which are only compared within a record.
 
 // Clone copies the table.
 func (t *Targets) Clone() *Targets {
@@ -32,13 +34,13 @@ func (t *Targets) Clone() *Targets {
 func (t *Targets) AppendKey(b []byte) []byte {
 	b = append(b, 'T')
 	b = binary.AppendUvarint(b, uint64(t.Incarnation))
-	b = binary.AppendUvarint(b, uint64(t.generation))
 	for _, r := range t.All() {
 		b = r.Plan.Attempt.appendKey(b)
-		b = append(b, byte(r.State), byte(r.Posted), byte(r.Cause), flags(r.Adopted, r.Freed))
+		b = append(b, byte(r.State), byte(r.Posted), flags(r.Adopted, r.Freed, r.Generation != 0, r.Grant != 0))
 		b = binary.AppendUvarint(b, uint64(t.Highest(r.Plan.Attempt.Handoff)))
-		b = binary.AppendUvarint(b, uint64(r.Generation))
-		b = binary.AppendUvarint(b, uint64(r.Grant))
+		if r.State.Final() {
+			continue
+		}
 		b = binary.AppendUvarint(b, uint64(r.Question))
 		b = binary.AppendUvarint(b, uint64(r.Reader))
 		b = append(b, r.Manifest[:4]...)
@@ -66,11 +68,9 @@ func (t *Sources) Clone() *Sources {
 func (t *Sources) AppendKey(b []byte) []byte {
 	b = append(b, 'S')
 	b = binary.AppendUvarint(b, uint64(t.Incarnation))
-	b = binary.AppendUvarint(b, uint64(t.grant))
 	for _, r := range t.All() {
 		b = r.Plan.Attempt.appendKey(b)
-		b = append(b, byte(r.State), byte(r.Posted), byte(r.Cause), flags(r.Validated, r.Stopped, r.Freed))
-		b = binary.AppendUvarint(b, uint64(r.Grant))
+		b = append(b, byte(r.State), byte(r.Posted), flags(r.Validated, r.Stopped && r.Lane == LaneLocal, r.Freed, r.Grant != 0))
 		b = append(b, r.Manifest[:4]...)
 		for _, w := range r.Announced {
 			b = binary.AppendUvarint(b, w)
@@ -119,10 +119,10 @@ func (c *Coordinator) AppendKey(b []byte) []byte {
 		b = append(append(b, r.Process...), 0)
 	}
 	if c.failure != nil {
-		b = append(b, byte(c.failure.Step.index()+1), byte(c.failure.Code))
+		b = append(b, byte(c.failure.Code.Advice()), flags(c.failure.Code == CodeReset))
 	}
 	if c.outcome != nil {
-		b = append(b, byte(c.outcome.Code), flags(c.outcome.Committed))
+		b = append(b, flags(c.outcome.Committed))
 	}
 	return append(b, byte(len(c.out)))
 }

@@ -32,17 +32,18 @@ func (c *Coordinator) StreamEnded(code Code, detail string) {
 
 // StreamLost is the reader's report that D's stream broke before the first
 // token, and that the reader gave the attempt up: rule 5(c) proves it closed,
-// whatever became of D, so another epoch may be planned.
+// whatever became of D or of a commit on its way, so another epoch may be planned.
 func (c *Coordinator) StreamLost(by Reader, code Code, detail string) {
-	if c.phase != PhaseDecoding || c.outcome != nil {
+	if c.outcome != nil || c.phase == PhasePlacing {
 		return
 	}
-	c.committed = false
-	c.failure = &Result{Step: StepDecode, Attempt: c.plan.Attempt, Code: code, Detail: detail}
-	c.phase = PhaseFencing
-	c.target, c.source = VerdictNone, VerdictNone // an adopted commit is no answer to this fence
+	fresh := c.phase != PhaseFencing
 	c.asked, c.askedOf = VerdictClosed, by
-	c.issue(StepUndoTransfer, StepUndoPrefill)
+	if fresh {
+		c.committed = false
+		c.target, c.source = VerdictNone, VerdictNone // an adopted commit is no answer to this fence
+		c.fail(Result{Step: StepDecode, Attempt: c.plan.Attempt, Code: code, Detail: detail})
+	}
 	c.judge()
 	c.settle()
 }

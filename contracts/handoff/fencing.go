@@ -8,6 +8,7 @@ func (c *Coordinator) fail(r Result) {
 	c.phase = PhaseFencing
 	c.issue(StepUndoTransfer, StepUndoPrefill)
 	if c.Omit.Has(RuleFence) {
+		c.target, c.source = VerdictClosed, VerdictClosed // sent, so taken for done
 		c.next()
 	}
 }

@@ -203,7 +203,9 @@ func TestACloneSharesNothingAndHasTheSameKey(t *testing.T) {
 	rd.Deliver(p.Attempt)
 	c := NewCoordinator(p, Policy{})
 	td2, tp2, rd2, c2 := td.Clone(), tp.Clone(), rd.Clone(), c.Clone()
-	same := func(a, b interface{ AppendKey([]byte) []byte }) bool { return bytes.Equal(a.AppendKey(nil), b.AppendKey(nil)) }
+	same := func(a, b interface{ AppendKey([]byte) []byte }) bool {
+		return bytes.Equal(a.AppendKey(nil), b.AppendKey(nil))
+	}
 	if !same(td, td2) || !same(tp, tp2) || !same(rd, rd2) || !same(c, c2) {
 		t.Fatal("a clone has another key")
 	}

@@ -32,6 +32,9 @@ const (
 	RuleReaderSilence        Rule = 35 // 5(c)4: no answer proves nothing
 	RuleStaleIncarnationMute Rule = 36 // 5: a changed incarnation is unknown, not closed
 	RuleNeverValidated       Rule = 37 // 5(b): closed counts only if never validated
+	RuleReaderNewest         Rule = 38 // 5(c)7: a new reader is told the newest plan
+	RuleReaderPosition       Rule = 39 // 5(c)7: only position 0 re-attaches
+	RuleClientLeaves         Rule = 40 // 5(c)7: the client leaves the older connection
 )
 
 // Omitted is the set of rules that a mutant leaves out.

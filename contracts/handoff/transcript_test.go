@@ -168,5 +168,4 @@ func codeNamed(name string) Code {
 	return ParseCode(name)
 }
 
-
 func line(format string, args ...any) string { return fmt.Sprintf(format, args...) + "\n" }

@@ -1,0 +1,69 @@
+// Command explore searches the protocol's small world further than the tests do.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/surehand/surehand/contracts/handoff/explore"
+)
+
+func main() {
+	name := flag.String("scenario", "", "run the scenarios whose name contains this; empty: all")
+	maxStates := flag.Int("max-states", 2_000_000, "stop a search at about this many states")
+	mutants := flag.Bool("mutants", false, "search the mutants instead: each must be caught")
+	trace := flag.Bool("trace", false, "print traces")
+	flag.Parse()
+	failed := false
+	if *mutants {
+		failed = runMutants(*name, *maxStates, *trace)
+	} else {
+		failed = runScenarios(*name, *maxStates)
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+func runScenarios(name string, maxStates int) (failed bool) {
+	for _, sc := range explore.Scenarios {
+		if !strings.Contains(sc.Name, name) {
+			continue
+		}
+		start := time.Now()
+		r := explore.Run(sc, maxStates)
+		fmt.Printf("%s  %s\n", r, time.Since(start).Round(time.Millisecond))
+		if r.Failed() {
+			failed = true
+			printTrace(r.Trace)
+		}
+	}
+	return failed
+}
+
+func printTrace(steps []string) {
+	for i, s := range steps {
+		fmt.Printf("  %2d. %s\n", i+1, s)
+	}
+}
+
+func runMutants(name string, maxStates int, trace bool) (failed bool) {
+	for _, m := range explore.Mutants {
+		if !strings.Contains(m.Name, name) {
+			continue
+		}
+		start := time.Now()
+		r := explore.Run(m.Scenario, maxStates)
+		fmt.Printf("%s  %d steps  %s\n", r, len(r.Trace), time.Since(start).Round(time.Millisecond))
+		if !r.Failed() {
+			failed = true
+		}
+		if trace {
+			printTrace(r.Trace)
+		}
+	}
+	return failed
+}

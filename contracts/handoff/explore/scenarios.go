@@ -1,0 +1,50 @@
+package explore
+
+// Where a search may begin.
+var (
+	validated = []actKind{actOpen, actPrefill, actPull}           // e1 may commit
+	delivered = []actKind{actOpen, actPrefill, actPull, actMoved} // and its Commit is out
+	closed    = []actKind{actMoveFails, actAsked}                 // e1 is closed at TD, W0 may plan e2
+	replanned = []actKind{actMoveFails, actAsked, actPlaced}      // and did
+)
+
+// Scenarios are the searches with every rule in force. None may find anything.
+var Scenarios = []Scenario{
+	{Name: "no fault", Fine: true},
+	{Name: "TD restart", Fine: true, Faults: RestartTD},
+	{Name: "TP restart", Fine: true, Faults: RestartTP},
+	{Name: "D host restart", Fine: true, Faults: RestartHost},
+	{Name: "cancel", Fine: true, Faults: Cancel},
+	{Name: "start unknown", Fine: true, Faults: StartUnknown},
+	{Name: "preempt", Fine: true, Faults: Preempt},
+	{Name: "corrupt, repost", Fine: true, Faults: Corrupt | Repost},
+	{Name: "leases", Fine: true, Faults: LeaseP | LeaseD},
+	{Name: "local, lease P", Fine: true, Local: true, Faults: LeaseP},
+	{Name: "local, TP restart", Fine: true, Local: true, Faults: RestartTP},
+	{Name: "local, preempt", Fine: true, Local: true, Faults: Preempt},
+	{Name: "takeover", Fine: true, Faults: Takeover},
+	{Name: "coarse: no fault"},
+	{Name: "coarse: takeover", Faults: Takeover},
+	{Name: "coarse: takeover, same D", SameD: true, Faults: Takeover},
+	{Name: "coarse: takeover, slow answers", SlowAnswers: true, Faults: Takeover},
+	{Name: "coarse: takeover, TD restart", Faults: Takeover | RestartTD},
+	{Name: "coarse: takeover, D host restart", Faults: Takeover | RestartHost},
+	{Name: "coarse: takeover, TP restart, lease D", Faults: Takeover | RestartTP | LeaseD},
+	{Name: "coarse: takeover, decode lease", Faults: Takeover | LeaseDecode},
+	{Name: "coarse: takeover, cancel", Faults: Takeover | Cancel},
+	{Name: "coarse: TD restart, cancel", Faults: RestartTD | Cancel},
+	{Name: "coarse: kill, takeover, leases", Faults: Kill | Takeover | LeaseD | LeaseP},
+	{Name: "coarse: two gateways, one body", TwoGateways: true},
+	{Name: "coarse: two gateways, two bodies", TwoGateways: true, TwoBodies: true},
+	{Name: "coarse: two gateways, takeover", TwoGateways: true, Faults: Takeover},
+	{Name: "coarse: reset", Faults: Reset},
+	{Name: "coarse: terminate", Faults: Terminate},
+	{Name: "reader: re-attach", Readers: true, Quick: true, Faults: Reattach},
+	{Name: "reader: re-attach, slow answers", Readers: true, Quick: true, SlowAnswers: true, Faults: Reattach},
+	{Name: "reader: re-attach, D host restart", Readers: true, Quick: true, Faults: Reattach | RestartHost},
+	{Name: "reader: re-attach, cancel", Readers: true, Quick: true, Faults: Reattach | Cancel},
+	{Name: "reader: re-attach, kill, takeover", Readers: true, Quick: true, Faults: Reattach | Kill | Takeover},
+	{Name: "reader: gateway restart, takeover", Readers: true, Quick: true, Faults: RestartGW | Takeover},
+	{Name: "reader: re-attach, gateway restart, takeover", Readers: true, Quick: true, Faults: Reattach | RestartGW | Takeover},
+	{Name: "reader: re-attach, takeover", Readers: true, Quick: true, Faults: Reattach | Takeover},
+}
