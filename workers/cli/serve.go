@@ -29,6 +29,9 @@ give it orders.`
 const serveExamples = `  # on this machine, beside the parts of a running ` + "`surehand dev`" + `
   surehand serve --listen 127.0.0.1:8090 --grpc 127.0.0.1:8091 --redis redis://127.0.0.1:17300
 
+  # in front of unmodified vLLM servers, P and D
+  surehand serve --prefill http://127.0.0.1:8100 --decode http://127.0.0.1:8200
+
   # in a fleet
   surehand serve --listen 0.0.0.0:443 --grpc 0.0.0.0:8443 --advertise gw-1.example:8443 \
       --tls-cert gw.pem --tls-key gw.key --tls-client-ca fleet.pem --api-keys keys.yaml \
@@ -47,6 +50,7 @@ type serveFlags struct {
 	advertise string
 	keys      string
 	grace     time.Duration
+	native    nativeFlags
 }
 
 func newServe() *cobra.Command {
@@ -65,6 +69,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&s.keys, "api-keys", "", "YAML file of tenants and their lists of API keys (default: every caller is believed)")
 	f.DurationVar(&s.grace, "grace", gateway.DefaultGrace, "for streams, after SIGTERM")
 	s.flags(c)
+	s.native.flags(c)
 	return c
 }
 
@@ -89,12 +94,12 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 	registry := telemetry.Registry("serve")
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	o, err := s.open(opening, s.advertise, log, registry)
+	o, engines, err := s.openFor(opening, log, registry)
 	if err != nil {
 		return errors.Join(err, listeners.Close())
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	g, err := gateway.New(gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Keys: keys, Grace: s.grace})
+	g, err := gateway.New(gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Keys: keys, Grace: s.grace, Native: engines})
 	if err != nil {
 		return errors.Join(err, listeners.Close())
 	}

@@ -23,6 +23,7 @@ type Config struct {
 	Registry *prometheus.Registry
 	Keys     Keys          // of callers; empty: every caller is believed
 	Grace    time.Duration // for streams at the stop; 0: DefaultGrace
+	Native   Native        // nil: bodies are ours to read, whole
 }
 
 // Gateway answers HTTP and gRPC on its listeners until it is drained.
@@ -69,18 +70,29 @@ func (g *Gateway) begin(ctx context.Context, a *ask) (f orchestrator.Follower, d
 	if g.draining.Load() {
 		return nil, nil, errStopping
 	}
+	if g.Native != nil {
+		return nil, nil, errRawOnly
+	}
 	if err := a.check(); err != nil {
 		return nil, nil, err
+	}
+	return g.admit(ctx, a.model, a.request)
+}
+
+// admit begins a handoff of a model that is served, within the limit of streams.
+func (g *Gateway) admit(ctx context.Context, model string, request func(orchestrator.Model) (orchestrator.Request, error)) (f orchestrator.Follower, done func(), err error) {
+	if g.draining.Load() {
+		return nil, nil, errStopping
 	}
 	if g.streams.Add(1) > MaxStreams {
 		g.streams.Add(-1)
 		return nil, nil, handoff.Errorf(handoff.CodeCapacity, "%d streams are open here, the limit", MaxStreams)
 	}
 	done = func() { g.streams.Add(-1) }
-	m, err := g.models.find(ctx, a.model)
+	m, err := g.models.find(ctx, model)
 	if err == nil {
 		var r orchestrator.Request
-		if r, err = a.request(m); err == nil {
+		if r, err = request(m); err == nil {
 			f, err = g.Front.Submit(ctx, r)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/surehand/surehand/activities/engine/vllm"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/orchestrator"
 	"github.com/surehand/surehand/workers/telemetry"
@@ -17,8 +18,12 @@ import (
 // Handler is the HTTP side.
 func (g *Gateway) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/completions", g.completion(kindText))
-	mux.HandleFunc("POST /v1/chat/completions", g.completion(kindChat))
+	text, chat := g.completion(kindText), g.completion(kindChat)
+	if g.Native != nil {
+		text, chat = g.passThrough(kindText, vllm.PathCompletions), g.passThrough(kindChat, vllm.PathChat)
+	}
+	mux.HandleFunc("POST /v1/completions", text)
+	mux.HandleFunc("POST /v1/chat/completions", chat)
 	mux.HandleFunc("GET /v1/models", g.listModels)
 	mux.HandleFunc("GET /v1/models/{model...}", g.getModel)
 	mux.Handle("GET /healthz", telemetry.Alive())
@@ -73,18 +78,28 @@ func (g *Gateway) completion(kind string) http.HandlerFunc {
 	}
 }
 
-// submit reads the request and begins its handoff.
-func (g *Gateway) submit(ctx context.Context, kind string, w http.ResponseWriter, r *http.Request) (*ask, orchestrator.Follower, func(), error) {
+// readRequest reads the body, and then leaves the connection to tell of a client
+// that goes.
+func readRequest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	body, err := readBody(w, r)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	// From here on the connection is read only to notice that the client left,
 	// which may be long after.
 	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, err
+	}
+	return body, nil
+}
+
+// submit reads the request and begins its handoff.
+func (g *Gateway) submit(ctx context.Context, kind string, w http.ResponseWriter, r *http.Request) (*ask, orchestrator.Follower, func(), error) {
+	body, err := readRequest(w, r)
+	if err != nil {
 		return nil, nil, nil, err
 	}
 	a, err := parse(kind, body)

@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/surehand/surehand/activities/engine/native"
+	"github.com/surehand/surehand/activities/engine/vllm"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/orchestrator"
+)
+
+// Native says that the engines hand over by themselves and are given the
+// client's bodies as they are. The gateway then reads of a body only what a
+// hand-off needs, and answers with D's bytes.
+type Native interface {
+	// Refusal gives, once, an engine's own words about a request; nil: none.
+	Refusal(ref string) *vllm.Failure
+}
+
+// forwarded are the headers that travel to P and D. Authorization is the
+// client's own only where no key of ours is asked for.
+var forwarded = []string{"Traceparent", "Tracestate", "X-Data-Parallel-Rank", "X-Session-Id"}
+
+// raw is one request to native engines.
+type raw struct {
+	*ask
+	path   string
+	parsed vllm.Request
+	sent   native.Request
+}
+
+// passThrough answers one path with what D answers.
+func (g *Gateway) passThrough(kind, path string) http.HandlerFunc {
+	surface := "http-" + kind
+	return func(w http.ResponseWriter, r *http.Request) {
+		clock := g.metrics.start(surface)
+		ctx, cancel := g.live(r.Context())
+		defer cancel()
+		q, f, done, err := g.submitRaw(ctx, kind, path, w, r)
+		if err != nil {
+			refused := asRefusal(err)
+			clock.end(refused.Code(), nil)
+			refused.write(w, "")
+			return
+		}
+		defer done()
+		defer f.Close() // cancels the handoff if it is not over and nobody else follows
+		w.Header().Set(headerHandoff, f.Handoff())
+		w.Header().Set(headerJoined, strconv.FormatBool(f.Joined()))
+		last, left := g.relayRaw(ctx, w, q, f, clock)
+		g.account(surface, clock, r, f.Handoff(), last, left)
+	}
+}
+
+// submitRaw reads the request and begins its handoff.
+func (g *Gateway) submitRaw(ctx context.Context, kind, path string, w http.ResponseWriter, r *http.Request) (*raw, orchestrator.Follower, func(), error) {
+	body, err := readRequest(w, r)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	q := &raw{ask: newAsk(kind), path: path}
+	if q.parsed, err = vllm.ParseRequest(path, body); err != nil {
+		return nil, nil, nil, err
+	}
+	q.model, q.stream, q.maxTokens = q.parsed.Model, q.parsed.Stream, q.parsed.MaxTokens
+	if err := q.readHeaders(r.Header, g.Keys); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := q.checkNames(); err != nil {
+		return nil, nil, nil, err
+	}
+	// A pin is host:port of a listed engine, or its id, which is made of it.
+	q.prefill, q.decode = string(native.EngineID(q.prefill)), string(native.EngineID(q.decode))
+	q.sent = native.Request{Ref: rand.Text(), Path: path, Header: http.Header{}, Body: body}
+	for _, name := range forwarded {
+		if v := r.Header.Values(name); len(v) > 0 {
+			q.sent.Header[name] = slices.Clone(v)
+		}
+	}
+	if v := r.Header.Get("Authorization"); v != "" && len(g.Keys) == 0 {
+		q.sent.Header.Set("Authorization", v)
+	}
+	f, done, err := g.admit(ctx, q.model, q.request)
+	return q, f, done, err
+}
+
+// request is what the orchestrator takes: the body travels as the prompt.
+func (q *raw) request(m orchestrator.Model) (orchestrator.Request, error) {
+	envelope, err := q.sent.Encode()
+	if err != nil {
+		return orchestrator.Request{}, err
+	}
+	most := q.maxTokens
+	switch {
+	case m.MaxTokens > 0 && most > m.MaxTokens:
+		r := refuse("max_tokens", "the model's context is %d tokens, and %d are to be generated", m.MaxTokens, most)
+		r.name = "context_length_exceeded"
+		return orchestrator.Request{}, r
+	case most == 0:
+		most = native.DefaultGrowth
+	}
+	return orchestrator.Request{
+		Tenant: q.tenant, Key: q.key, Model: q.model, Prompt: envelope, Sampling: orchestrator.Sampling{MaxTokens: most},
+		Deadline: q.deadline, Prefill: q.prefill, Decode: q.decode,
+		Body: handoff.Digest(sha256.Sum256(append([]byte("raw\x00"+q.path+"\x00"), q.sent.Body...))),
+	}, nil
+}
+
+// relayRaw writes D's bytes as they come. The status waits for the first of
+// them, so that an error before any token is a status.
+func (g *Gateway) relayRaw(ctx context.Context, w http.ResponseWriter, q *raw, f orchestrator.Follower, c *clock) (e orchestrator.Event, left bool) {
+	control := http.NewResponseController(w)
+	var delivered uint32
+	for first := true; ; first = false {
+		if e, left = next(ctx, f); left {
+			return e, true
+		}
+		switch {
+		case e.Err != nil && first:
+			g.refuseRaw(w, q, e.Err, f.Handoff())
+			return e, false
+		case first && q.stream:
+			w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+			w.Header().Set("Cache-Control", "no-cache")
+			w.Header().Set("X-Accel-Buffering", "no") // proxies that would gather events
+		case first:
+			w.Header().Set("Content-Type", "application/json")
+		}
+		text := []byte(e.Text)
+		if e.Err != nil {
+			text = slices.Concat([]byte("data: "), asRefusal(e.Err).body(f.Handoff(), &delivered), []byte("\n\n"))
+		}
+		if e.Tokens > 0 {
+			c.piece()
+			delivered = e.Position + e.Tokens
+		}
+		// A writer without deadlines (a test's recorder) has no client that stalls.
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		_, err := w.Write(text)
+		if err == nil {
+			err = control.Flush()
+		}
+		if err != nil {
+			return orchestrator.Event{Err: handoff.Errorf(handoff.CodeCancelled, "the client left")}, true
+		}
+		if e.Terminal() {
+			return e, false
+		}
+	}
+}
+
+// refuseRaw tells the client what an engine itself said about its request, else
+// the typed refusal.
+func (g *Gateway) refuseRaw(w http.ResponseWriter, q *raw, cause *handoff.Error, id string) {
+	said := g.Native.Refusal(q.sent.Ref)
+	if said == nil || len(said.Body) == 0 || cause.Code != handoff.CodeInvalid && cause.Code != handoff.CodeDenied {
+		asRefusal(cause).write(w, id)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(said.Status)
+	_, _ = w.Write(said.Body) // a client that left is told nothing
+}
+
+// errRawOnly refuses what is no raw body.
+var errRawOnly = handoff.Errorf(handoff.CodeInvalid, "this gateway serves native engines: ask over HTTP")
