@@ -52,17 +52,18 @@ type Struck struct {
 }
 
 // Strike sends an ask through a client and calls inject once, in the moment its
-// phase begins. It is for one request at a time: whatever the daemons tell
-// after its begin is taken for this request's. With an error of inject, or
-// ErrMissed, the answer is still told.
-func Strike(ctx context.Context, f *fleet.Fleet, c *traffic.Client, a traffic.Ask, p Phase, inject func() error) (out Struck, err error) {
+// phase begins, with the event that told, which the decode phase has not got. It
+// is for one request at a time: whatever the daemons tell after its begin is
+// taken for this request's. With an error of inject, or ErrMissed, the answer is
+// still told.
+func Strike(ctx context.Context, f *fleet.Fleet, c *traffic.Client, a traffic.Ask, p Phase, inject func(fleet.Event) error) (out Struck, err error) {
 	out.Mark = f.Mark()
 	if p.piece > 0 {
 		var failed error
 		hit := false
 		a.OnPiece = func(n int) {
 			if n == p.piece {
-				hit, failed = true, inject()
+				hit, failed = true, inject(fleet.Event{})
 			}
 		}
 		out.Answer = c.Send(ctx, a)
@@ -79,7 +80,7 @@ func Strike(ctx context.Context, f *fleet.Fleet, c *traffic.Client, a traffic.As
 			err = ErrMissed
 			return
 		}
-		out.Attempt, err = e.Attempt, inject()
+		out.Attempt, err = e.Attempt, inject(e)
 	})
 	out.Answer = c.Send(ctx, a)
 	done()

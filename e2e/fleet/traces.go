@@ -29,9 +29,12 @@ func (e Event) String() string {
 	return fmt.Sprintf("%s.i%d %s %s %s: %s -> %s %s", e.Node, e.Life, e.Machine, e.Attempt, e.Name, e.From, e.To, e.Code)
 }
 
+// Accepted says that the event was not refused.
+func (e Event) Accepted() bool { return e.Code == "" || e.Code == handoff.CodeNone.String() }
+
 // Became says whether the event moved a machine into a state.
 func (e Event) Became(machine, state string) bool {
-	return e.Machine == machine && e.To == state && e.From != state && (e.Code == "" || e.Code == handoff.CodeNone.String())
+	return e.Machine == machine && e.To == state && e.From != state && e.Accepted()
 }
 
 // traces follows every daemon, over its lives.

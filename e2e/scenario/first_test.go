@@ -26,7 +26,7 @@ func TestTheWorkerDiesBetweenCommitAndItsRecordAndTheStoreIsEmptied(t *testing.T
 		ask := s.ask(longPrompt, answerLong)
 		ask.Key = "first-" + time.Now().Format(time.RFC3339Nano)
 		ctx := within(t, 2*requestWithin)
-		struck, err := fault.Strike(ctx, s.Fleet, s.g1(), ask, fault.Commit, func() error {
+		struck, err := fault.Strike(ctx, s.Fleet, s.g1(), ask, fault.Commit, func(fleet.Event) error {
 			return errors.Join(s.Process("g1").Kill(), s.Empty(ctx))
 		})
 		if err != nil {

@@ -36,8 +36,8 @@ func TestAKeyIsServedOnceHoweverOftenItIsAsked(t *testing.T) {
 			joined++
 		}
 	}
-	if joined != asks-1 {
-		t.Errorf("%d of %d asks joined another's handoff, want all but one", joined, asks)
+	if least := asks - len(s.clients); joined < least { // the first at each gateway knows only later
+		t.Errorf("%d of %d asks were told that they joined, want at least %d", joined, asks, least)
 	}
 	events := s.Since(m)
 	if p, c := fault.Prefilled(events), fault.Committed(events); len(p) != 1 || len(c) != 1 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/e2e/fault"
+	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
 )
 
@@ -69,7 +70,7 @@ func (s *stage) kill(t *testing.T, victim string, phase fault.Phase) string {
 	ask := s.ask(longPrompt, answerLong)
 	ask.Key = fmt.Sprintf("kill-%s-%s-%d", victim, phase.Name, time.Now().UnixNano())
 	back := s.healLater(t, held)
-	struck, err := fault.Strike(ctx, s.Fleet, s.g1(), ask, phase, s.Process(victim).Kill)
+	struck, err := fault.Strike(ctx, s.Fleet, s.g1(), ask, phase, func(fleet.Event) error { return s.Process(victim).Kill() })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/surehand/surehand/e2e/fault"
+	"github.com/surehand/surehand/e2e/fleet"
 )
 
 // The client leaves, in each phase. P, D and both daemons let go of what they
@@ -15,7 +16,7 @@ func TestAClientThatLeavesFreesEverythingAtOnce(t *testing.T) {
 			s := shared(t)
 			ctx, leave := context.WithCancel(within(t, requestWithin))
 			var freed error
-			_, err := fault.Strike(ctx, s.Fleet, s.g1(), s.ask(longPrompt, answerLong), phase, func() error {
+			_, err := fault.Strike(ctx, s.Fleet, s.g1(), s.ask(longPrompt, answerLong), phase, func(fleet.Event) error {
 				leave()
 				freed = s.MemoryFree(t.Context(), promptly)
 				return nil

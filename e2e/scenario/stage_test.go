@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -166,14 +168,18 @@ func shared(t *testing.T) *stage {
 	return s
 }
 
-// logs are the last words of every process.
+// logs are the last complaints of every process.
 func (s *stage) logs() string {
-	var out string
+	var out strings.Builder
 	for _, p := range s.Processes() {
-		tail := p.Tail()
-		out += fmt.Sprintf("--- %s\n%s\n", p.Name(), tail[max(0, len(tail)-1500):])
+		lines := slices.DeleteFunc(strings.Split(p.Tail(), "\n"), func(line string) bool {
+			return !strings.Contains(line, "WARN") && !strings.Contains(line, "ERROR") && !strings.Contains(line, "panic")
+		})
+		for _, line := range lines[max(0, len(lines)-4):] {
+			fmt.Fprintf(&out, "%s: %.400s\n", p.Name(), line)
+		}
 	}
-	return out
+	return out.String()
 }
 
 func (s *stage) close() error {

@@ -16,9 +16,9 @@ import (
 // counted, and nothing is held. Speed is printed, not asserted: the machine is
 // whatever it is.
 func TestAConversationTraceIsServedWhole(t *testing.T) {
-	requests, speed := 100, 6.0
+	requests, speed := 100, 2.5
 	if patient {
-		requests = 500
+		requests, speed = 500, 4
 	}
 	s := open(t, fleet.Options{PrefillRate: 40_000, Step: 4 * time.Millisecond, Blocks: 16384})
 	items, origin := conversations(t, requests)

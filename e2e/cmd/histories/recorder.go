@@ -94,7 +94,7 @@ func (r *recorder) answer(ctx context.Context, o outcome, ask traffic.Ask) (traf
 	if o.phase == nil {
 		return r.client.Send(asking, ask), nil
 	}
-	struck, err := fault.Strike(asking, r.f, r.client, ask, *o.phase, func() error { return o.strike(ctx, r.f, leave) })
+	struck, err := fault.Strike(asking, r.f, r.client, ask, *o.phase, func(fleet.Event) error { return o.strike(ctx, r.f, leave) })
 	return struck.Answer, err
 }
 
