@@ -98,7 +98,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}
-		time.Sleep(2 * time.Millisecond) // a poll with a deadline
+		<-time.After(2 * time.Millisecond)
 	}
 }
 

@@ -66,7 +66,8 @@ type Core struct {
 	arrivals map[handoff.Attempt]*arrival // pulls that wait for their source to open
 	retired  []retired                    // freed records in the order of their end
 	armed    handoff.Instant              // when Run wakes next
-	draining bool
+	draining bool                         // nothing new is opened
+	stopped  bool                         // and no pull or read begins
 	totals   totals
 	refusals map[handoff.Code]uint64
 }
@@ -233,7 +234,7 @@ func (c *Core) Busy() int {
 func (c *Core) Stop() {
 	c.enter()
 	defer c.leave()
-	c.draining = true
+	c.draining, c.stopped = true, true
 	for _, t := range c.held {
 		if t.landing != nil {
 			t.landing.stop()

@@ -36,6 +36,8 @@ func (c *Core) Land(p handoff.Plan, token handoff.Token) (*Landing, *Pulled, err
 	}
 	r, t := c.targets.Get(p.Attempt), c.held[p.Attempt]
 	switch {
+	case c.stopped:
+		return nil, nil, c.refused(handoff.Errorf(handoff.CodeUnavailable, "the daemon is stopping"))
 	case r == nil && (p.D.Node != c.cfg.Node || p.D.Incarnation != c.cfg.Incarnation):
 		return nil, nil, c.refused(handoff.Errorf(handoff.CodeStaleIncarnation, "this is another life of the daemon"))
 	case r == nil:

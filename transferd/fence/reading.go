@@ -69,6 +69,8 @@ func (c *Core) admit(right capability.Right, h Holder) (*Reading, <-chan struct{
 	a := right.Attempt
 	r, l := c.sources.Get(a), c.lent[a]
 	switch {
+	case c.stopped:
+		return nil, nil, c.refused(handoff.Errorf(handoff.CodeUnavailable, "the daemon is stopping"))
 	case r == nil:
 		wait, err := c.wait(a)
 		return nil, wait, err

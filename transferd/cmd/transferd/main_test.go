@@ -323,7 +323,7 @@ func TestAKillAtAnyMomentOfACommitLeavesOneTruth(t *testing.T) {
 			_, err := m.commit(t, dh)
 			acknowledged <- err == nil
 		}()
-		time.Sleep(time.Duration(rand.IntN(600)) * time.Microsecond) // the fault's moment, not an assertion
+		<-time.After(time.Duration(rand.IntN(600)) * time.Microsecond) // the fault's moment, not an assertion
 		_ = dh.kill(syscall.SIGKILL)
 		wasAcknowledged := <-acknowledged
 		dh = start(t, "td", dh.data, dh.Peer)
