@@ -103,14 +103,17 @@ func (w *world) fail(f fault) bool {
 	case RestartTP:
 		w.restartTP()
 	case RestartGW:
-		x := gateway{incarnation: w.gw[g0].incarnation + 1, reading: &handoff.Reading{Omit: w.Omit}}
+		x := gateway{incarnation: w.gw[g0].incarnation + 1, gave: w.gw[g0].gave, reading: &handoff.Reading{Omit: w.Omit}}
 		if w.Omit.Has(handoff.RuleReaderIncarnation) {
 			x.told = w.gw[g0].told // the same address, taken for the same reader
 		}
 		w.gw[g0] = x
+		if w.got != 0 && w.conn == g0 {
+			w.conn = nobody // its connection is gone, and only position 0 comes again
+		}
 		w.killWorker(g0)
 	case Kill:
-		w.gw[g0] = gateway{dead: true, incarnation: w.gw[g0].incarnation, reading: &handoff.Reading{Omit: w.Omit}}
+		w.gw[g0] = gateway{dead: true, incarnation: w.gw[g0].incarnation, gave: w.gw[g0].gave, reading: &handoff.Reading{Omit: w.Omit}}
 		w.killWorker(g0)
 	case Cancel:
 		if !w.started || w.over || w.hist.coord == nil {

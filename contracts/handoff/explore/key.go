@@ -25,7 +25,7 @@ func (w *world) key(buf *[]byte) key {
 	b = w.td[1].AppendKey(b)
 	b = w.tp.AppendKey(b)
 	for g := range w.gw {
-		b = append(b, pack(w.gw[g].dead), w.gw[g].incarnation, w.gw[g].held, w.gw[g].cleared, w.gw[g].wrote, w.gw[g].told)
+		b = append(b, pack(w.gw[g].dead), w.gw[g].incarnation, w.gw[g].held, w.gw[g].cleared, w.gw[g].wrote, w.gw[g].told, w.gw[g].gave)
 		b = w.gw[g].reading.AppendKey(b)
 	}
 	for _, x := range []*worker{&w.wk[0], &w.wk[1], &w.hist} {

@@ -26,7 +26,7 @@ func (w *world) readerSteps(g int, out emit) {
 		}
 		if w.sent([2]message{msgGiveUp0, msgGiveUp1}[g], a) && state == handoff.ReaderUndecided &&
 			(x.incarnation == 1 || w.Omit.Has(handoff.RuleReaderIncarnation)) && !w.Omit.Has(handoff.RuleReaderAnswers) {
-			simple(actGivesUp, a, 0, func(n *world) { n.reading(g).GiveUp(attempt) })
+			simple(actGivesUp, a, 0, func(n *world) { n.giveUp(reader{uint8(g), x.incarnation, 0}, a) })
 		}
 	}
 	if x.held != 0 {
@@ -94,7 +94,7 @@ func (w *world) reportSteps(g int, simple func(actKind, int, int, func(*world)))
 		report(endLost)
 	case seen:
 		simple(actReport, a, endLost, func(n *world) {
-			if n.reading(g).GiveUp(n.plans[a].Attempt) == handoff.ReaderGivenUp {
+			if n.giveUp(n.named, a) == handoff.VerdictClosed {
 				n.end, n.endOf, n.endBy = endLost, uint8(a), n.named
 			}
 		})

@@ -64,6 +64,8 @@ const (
 	d1 = 1
 	g0 = 0
 	g1 = 1
+
+	nobody = 2 // the gateway of a client without a connection
 )
 
 var nodes = [2]handoff.NodeID{"d0", "d1"}

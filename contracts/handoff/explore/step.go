@@ -194,9 +194,7 @@ func (w *world) placeSteps(i, k int, isReset bool, out emit) {
 	}
 	y.coord.Step(r)
 	if y.coord.Plan().Attempt == n.plans[next].Attempt {
-		if old := int(t.attempt); n.gw[n.named.gateway].reading.State(n.plans[old].Attempt) == handoff.ReaderGivenUp {
-			n.fenced |= bit(old)
-		}
+		n.fenced |= n.gw[n.named.gateway].gave & bit(int(t.attempt))
 		if n.cancelled {
 			n.late |= bit(next)
 		}
@@ -281,7 +279,11 @@ func (w *world) giveUp(to reader, a int) handoff.Verdict {
 	case g.incarnation != to.incarnation && !w.Omit.Has(handoff.RuleReaderIncarnation):
 		return handoff.VerdictUnknown
 	}
-	return handoff.ReaderVerdict(w.reading(int(to.gateway)).GiveUp(w.plans[a].Attempt))
+	s := w.reading(int(to.gateway)).GiveUp(w.plans[a].Attempt)
+	if s == handoff.ReaderGivenUp && !w.Omit.Has(handoff.RuleReaderAnswers) {
+		w.gw[to.gateway].gave |= bit(a)
+	}
+	return handoff.ReaderVerdict(s)
 }
 
 // pages brings the flag page to what TD's table says: an abort ends visibility.

@@ -71,6 +71,7 @@ type gateway struct {
 	held        uint8 // 1 + the attempt whose token it has read and not yet tested
 	cleared     uint8 // 1 + the attempt whose token it may write
 	wrote       uint8 // attempts whose token it wrote
+	gave        uint8 // attempts that this life or an earlier one gave up: its word stands
 	told        uint8 // attempts that it reads: those history has, as far as it was told
 }
 
