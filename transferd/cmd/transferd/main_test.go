@@ -110,6 +110,22 @@ func (p *process) kill(s syscall.Signal) error {
 	return p.cmd.Wait()
 }
 
+// stop stops every thread, and waits until the kernel says so.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	check(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	for end := time.Now().Add(patience); ; {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		check(t, err)
+		if _, state, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(state, "T") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("it does not stop")
+		}
+	}
+}
+
 type engine struct {
 	*client.Engine
 	id     handoff.EngineID
@@ -236,7 +252,7 @@ func TestAStoppedSourceIsNoticedWithinTheProgressDeadline(t *testing.T) {
 	dh := start(t, "td", t.TempDir(), "127.0.0.1:0", "--progress-deadline", "700ms")
 	p, d := attach(t, ph, "p1"), attach(t, dh, "d1")
 	m := prepare(t, ph, p, d, "h-1")
-	check(t, ph.cmd.Process.Signal(syscall.SIGSTOP))
+	ph.stop(t)
 	begin := time.Now()
 	_, err := dh.control.Pull(background(t), m.spec, nil)
 	wantCode(t, err, handoff.CodeProgress)
