@@ -33,6 +33,7 @@ type Config struct {
 	EngineSocket     string // path
 	Control          string // unix:///path, or host:port
 	Peer             string // host:port
+	Advertise        string // host:port told to others; empty: what is listened on
 	Metrics          string // loopback host:port; empty: none
 	TraceFile        string // empty: none
 	Lease            time.Duration
@@ -156,7 +157,12 @@ func (d *Daemon) serve(ctx context.Context) {
 func (d *Daemon) Incarnation() handoff.Incarnation { return d.store.Incarnation }
 
 // PeerAddress is where other daemons reach this one.
-func (d *Daemon) PeerAddress() string { return d.peers.Addr().String() }
+func (d *Daemon) PeerAddress() string {
+	if d.cfg.Advertise != "" {
+		return d.cfg.Advertise
+	}
+	return d.peers.Addr().String()
+}
 
 // ControlAddress is where orchestrators reach it.
 func (d *Daemon) ControlAddress() string { return d.control.Address() }

@@ -67,6 +67,7 @@ func command() *cobra.Command {
 	f.String("engine-socket", "", "Unix socket of the engine side (default: DATA/engine.sock)")
 	f.String("control", "", "unix:///path or host:port of the control side (default: unix://DATA/control.sock)")
 	f.String("peer", "127.0.0.1:0", "host:port of the peer side")
+	f.String("advertise", "", "host:port by which other daemons reach the peer side (default: what it listens on)")
 	f.String("metrics", "", "loopback host:port of /metrics, /healthz and /readyz")
 	f.Duration("lease", handoff.LeaseDefault, "lease of targets and sources")
 	f.Duration("progress-deadline", handoff.ProgressDeadline, "how long a pull may go without a new byte")
@@ -152,7 +153,7 @@ func config(v *viper.Viper, errOut io.Writer) (daemon.Config, error) {
 	}
 	cfg := daemon.Config{
 		Node: handoff.NodeID(v.GetString("node")), Data: data, EngineSocket: v.GetString("engine-socket"),
-		Control: v.GetString("control"), Peer: v.GetString("peer"), Metrics: v.GetString("metrics"), TraceFile: v.GetString("trace"),
+		Control: v.GetString("control"), Peer: v.GetString("peer"), Advertise: v.GetString("advertise"), Metrics: v.GetString("metrics"), TraceFile: v.GetString("trace"),
 		Lease: v.GetDuration("lease"), ProgressDeadline: v.GetDuration("progress-deadline"), QuarantineMax: v.GetUint64("quarantine-bytes"),
 		TLS: secure, Log: slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: level})),
 	}
