@@ -67,7 +67,7 @@ func New(names ...string) (*World, error) {
 
 func (w *World) register(name string, i handoff.Incarnation) error {
 	ctx := context.Background()
-	e := ledger.Engine{ID: handoff.EngineID(name), Role: ledger.RoleBoth, Model: Model, Revision: Revision, Node: handoff.NodeID(name),
+	e := ledger.Engine{ID: handoff.EngineID(name), Role: ledger.RoleBoth, Model: Model, Revision: Revision, Layout: shape.Layout[:], Node: handoff.NodeID(name),
 		NodeIncarnation: i, ProcessIncarnation: i, Address: "engine:" + name, Control: "control:" + name, Peer: "peer:" + name,
 		Blocks: Blocks, BlockTokens: BlockTokens, MaxTokens: 1 << 16}
 	if err := w.Ledger.Register(ctx, e, time.Hour); err != nil {
