@@ -17,7 +17,7 @@ func (r *run) execute(ctx workflow.Context, cmd handoff.Command) handoff.Result 
 	out, err := r.run(ctx, cmd, in)
 	res := handoff.Result{Step: cmd.Step, Attempt: cmd.Plan.Attempt, Verdict: out.Verdict}
 	res.Code, res.Detail = codeOf(err)
-	if r.expired && (cmd.Step == handoff.StepPlace || forward(cmd.Step) && res.Code != handoff.CodeNone) {
+	if late := r.expired || r.left(ctx) <= leftMin; late && (cmd.Step == handoff.StepPlace || forward(cmd.Step) && res.Code != handoff.CodeNone) {
 		res.Code, res.Detail = handoff.CodeDeadline, "no token within "+r.in.Deadline.String()
 	}
 	if res.Code == handoff.CodeNone {
@@ -51,9 +51,9 @@ func (r *run) run(ctx workflow.Context, cmd handoff.Command, in steps.StepInput)
 		// operation of the new epoch is issued (rule 2).
 		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, placeOptions()), string(cmd.Step), in).Get(ctx, &out)
 	case r.in.Long && (cmd.Step == handoff.StepPrefill || cmd.Step == handoff.StepTransfer):
-		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, longOptions(r.in, cmd)), string(cmd.Step), in).Get(ctx, &out)
+		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, longOptions(r.left(ctx), cmd)), string(cmd.Step), in).Get(ctx, &out)
 	default:
-		err = workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, localOptions(r.in, cmd)), string(cmd.Step), in).Get(ctx, &out)
+		err = workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, localOptions(r.left(ctx), cmd)), string(cmd.Step), in).Get(ctx, &out)
 	}
 	if err != nil {
 		out = partOf(err)

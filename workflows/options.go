@@ -31,6 +31,9 @@ const (
 
 	maxSpanBytes = 2600 // of the time line in an outcome: payloads stay under steps.MaxPayloadBytes
 	maxParked    = 8
+
+	leftMin   = 10 * time.Millisecond  // a passed deadline still needs a positive budget to be refused by
+	leftSlack = 500 * time.Millisecond // of a step beyond it, so that the deadline is what ends it (L1: + 2 s)
 )
 
 // watchEvery is how often the decode is looked at.
@@ -41,13 +44,14 @@ func sameOperation() *temporal.RetryPolicy {
 	return &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 200 * time.Millisecond}
 }
 
-func localOptions(in steps.Input, cmd handoff.Command) workflow.LocalActivityOptions {
+// localOptions bounds one step; left is what remains to the first token.
+func localOptions(left time.Duration, cmd handoff.Command) workflow.LocalActivityOptions {
 	o := workflow.LocalActivityOptions{RetryPolicy: sameOperation(), Summary: summary(cmd)}
 	switch cmd.Step {
 	case handoff.StepReserve:
 		o.ScheduleToCloseTimeout = ReserveBudget
 	case handoff.StepPrefill, handoff.StepTransfer:
-		o.ScheduleToCloseTimeout = in.Deadline
+		o.ScheduleToCloseTimeout = left + leftSlack
 		o.RetryPolicy.MaximumAttempts = MoveTries
 	case handoff.StepCommit:
 		o.ScheduleToCloseTimeout = CommitBudget
@@ -59,8 +63,8 @@ func localOptions(in steps.Input, cmd handoff.Command) workflow.LocalActivityOpt
 	return o
 }
 
-func longOptions(in steps.Input, cmd handoff.Command) workflow.ActivityOptions {
-	o := workflow.ActivityOptions{ScheduleToCloseTimeout: in.Deadline, HeartbeatTimeout: LongBeat,
+func longOptions(left time.Duration, cmd handoff.Command) workflow.ActivityOptions {
+	o := workflow.ActivityOptions{ScheduleToCloseTimeout: left + leftSlack, HeartbeatTimeout: LongBeat,
 		RetryPolicy: sameOperation(), Summary: summary(cmd)}
 	o.RetryPolicy.MaximumAttempts = MoveTries
 	return o

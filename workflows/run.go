@@ -32,13 +32,14 @@ type run struct {
 	undo    workflow.Context // disconnected
 	running int
 	changed bool
+	first   handoff.Epoch
 	expired bool // the deadline of the first token passed
 	settled bool
 	toldEnd handoff.Reader
 }
 
 func newRun(ctx workflow.Context, in steps.Input) *run {
-	r := &run{in: in, root: ctx, began: workflow.Now(ctx), room: maxSpanBytes,
+	r := &run{in: in, root: ctx, began: workflow.GetInfo(ctx).WorkflowStartTime, room: maxSpanBytes, first: in.Plan.Attempt.Epoch,
 		routes: map[handoff.Epoch]steps.Route{in.Plan.Attempt.Epoch: in.Route}, tokens: map[handoff.Epoch]handoff.Token{},
 		reader: steps.ReaderAt{Reader: in.Plan.Reader, Address: in.ReaderAddress}, hush: func() {}}
 	r.coord = handoff.NewCoordinator(in.Plan, handoff.Policy{MaxEpochs: in.MaxEpochs, Detach: in.Record == steps.RecordHandoff})
@@ -128,14 +129,18 @@ func (r *run) reattach(at steps.ReaderAt) {
 // deadline bounds the way to the first token over all epochs (L1). The attempt
 // is stopped, and its failure then fenced like any other.
 func (r *run) deadline(ctx workflow.Context) {
-	onTheWay := func() bool { return r.coord.Phase() != handoff.PhaseDecoding && r.coord.Outcome() == nil }
+	// The first epoch's steps are bounded by themselves, so that the happy path
+	// has no timer in its history.
+	onTheWay := func() bool {
+		first := r.coord.Plan().Attempt.Epoch == r.first && (r.coord.Phase() == handoff.PhaseMoving || r.coord.Phase() == handoff.PhaseCommitting)
+		return !first && r.coord.Phase() != handoff.PhaseDecoding && r.coord.Outcome() == nil
+	}
 	for {
 		if err := workflow.Await(ctx, func() bool { return onTheWay() || r.coord.Outcome() != nil }); err != nil || r.coord.Outcome() != nil {
 			return
 		}
-		// Cancelled within the task that set it, a timer is no event at all.
 		timed, cancel := workflow.WithCancel(ctx)
-		timer := workflow.NewTimer(timed, max(0, r.in.Deadline-workflow.Now(ctx).Sub(r.began)))
+		timer := workflow.NewTimer(timed, r.left(ctx))
 		if err := workflow.Await(ctx, func() bool { return timer.IsReady() || !onTheWay() }); err != nil {
 			cancel()
 			return
@@ -148,6 +153,11 @@ func (r *run) deadline(ctx workflow.Context) {
 		}
 		cancel()
 	}
+}
+
+// left is what remains of the way to the first token, whichever worker asks.
+func (r *run) left(ctx workflow.Context) time.Duration {
+	return max(leftMin, r.in.Deadline-workflow.Now(ctx).Sub(r.began))
 }
 
 func (r *run) state() steps.State {
