@@ -32,16 +32,29 @@ type Random func(n int) int
 // CodeTooLarge when none could ever hold the request. Pure but for random.
 func Place(r Request, f Fleet, random Random) (Choice, error) {
 	c, err := place(r, f, random)
-	if err == nil || len(r.Exclude) == 0 {
+	exclude := r.Exclude
+	if err == nil || len(exclude) == 0 {
 		return c, err
 	}
-	r.Exclude = nil
-	again, err2 := place(r, f, random)
-	if err2 != nil {
-		return c, err // the reasons of the first look say more
+	// A failed step may have named both seats. One side's exclusions are lifted
+	// before both: with one D, a P that failed stays out while another can serve.
+	for _, keep := range []side{sideP, sideD, {serves: func(ledger.Role) bool { return false }}} {
+		r.Exclude = keep.only(exclude, f)
+		again, err2 := place(r, f, random)
+		if err2 == nil {
+			again.Revisited = true
+			return again, nil
+		}
 	}
-	again.Revisited = true
-	return again, nil
+	return c, err // the reasons of the first look say more
+}
+
+// only keeps those of the excluded engines that serve on this side.
+func (s side) only(exclude []handoff.EngineID, f Fleet) []handoff.EngineID {
+	return slices.DeleteFunc(slices.Clone(exclude), func(id handoff.EngineID) bool {
+		i := slices.IndexFunc(f.Engines, func(e ledger.Registered) bool { return e.ID == id })
+		return i < 0 || !s.serves(f.Engines[i].Role)
+	})
 }
 
 func place(r Request, f Fleet, random Random) (Choice, error) {

@@ -11,13 +11,13 @@ import (
 )
 
 // Prefill has P compute, once D's target is open: what D has no room for is not
-// computed. opened is never called, because nothing can be fetched before the
-// prefill's end.
+// computed. opened is called at the prefill's end: nothing can be fetched before,
+// and no capability is needed, since the parameters do not leave this process.
 //
 // Idempotent: a repeat joins the run. An attempt that is closed stays closed;
 // one whose answer was lost is not asked again, because P would compute and pin
 // a second time.
-func (s *seat) Prefill(ctx context.Context, p engine.Prefill, _ func(engine.Opened), _ func(uint32)) (engine.Sealed, error) {
+func (s *seat) Prefill(ctx context.Context, p engine.Prefill, opened func(engine.Opened), _ func(uint32)) (engine.Sealed, error) {
 	a, err := s.f.hold(p.Plan)
 	if err != nil {
 		return engine.Sealed{}, err
@@ -38,10 +38,13 @@ func (s *seat) Prefill(ctx context.Context, p engine.Prefill, _ func(engine.Open
 	}
 	select {
 	case <-run.done:
-		return run.sealed, run.err
 	case <-ctx.Done():
 		return engine.Sealed{}, handoff.Errorf(handoff.CodeUnavailable, "the asker stopped waiting")
 	}
+	if run.err == nil && opened != nil {
+		opened(engine.Opened{SourceAddress: s.server.Address(), PromptTokens: run.sealed.PromptTokens})
+	}
+	return run.sealed, run.err
 }
 
 // begin starts the run or joins it.
