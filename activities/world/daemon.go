@@ -45,8 +45,9 @@ func (d daemonOf) sealed(ctx context.Context, s client.PullSpec) error {
 		d.w.mu.Lock()
 		p := d.w.nodes[strings.TrimPrefix(s.SourceAddress, "peer:")]
 		r, t, more := p.sources.Get(s.Plan.Attempt), d.targets.Get(s.Plan.Attempt), d.w.changed
+		over := r == nil || r.State != handoff.SourceOpened || t != nil && t.State.Final()
 		d.w.mu.Unlock()
-		if r == nil || r.State != handoff.SourceOpened || t != nil && t.State.Final() {
+		if over {
 			return nil
 		}
 		select {

@@ -80,11 +80,8 @@ func (e engineOf) Attach(ctx context.Context, plan handoff.Plan, token handoff.T
 		if err := e.w.pass(ctx, StepToken); err != nil {
 			return err
 		}
-		e.w.mu.Lock()
-		refused := e.fail[StepToken]
-		e.w.mu.Unlock()
-		if refused != nil {
-			return refused
+		if err := e.broken(i); err != nil {
+			return err
 		}
 		ev := engine.DecodeEvent{Position: i, Text: []byte{Text[i]}, Tokens: 1}
 		if i == uint32(len(Text))-1 {
@@ -98,17 +95,31 @@ func (e engineOf) Attach(ctx context.Context, plan handoff.Plan, token handoff.T
 	return nil
 }
 
-// StepToken is where Hold and Refuse stop a decode before each token.
+func (e engineOf) broken(position uint32) error {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	if b := e.breaks; b != nil && b.position == position {
+		e.breaks = nil
+		return b.err
+	}
+	return nil
+}
+
+// StepToken is where Hold stops a decode before each token.
 const StepToken handoff.Step = "token"
 
 // committed waits until the attempt may be decoded.
 func (e engineOf) committed(ctx context.Context, a handoff.Attempt, token handoff.Token) error {
 	for {
 		e.w.mu.Lock()
-		r, more := e.targets.Get(a), e.w.changed
+		var r handoff.Target
+		known, more := e.targets.Get(a), e.w.changed
+		if known != nil {
+			r = *known
+		}
 		e.w.mu.Unlock()
 		switch {
-		case r == nil:
+		case known == nil:
 			return handoff.Errorf(handoff.CodeStaleIncarnation, "%s knows nothing of %s", e.name, a)
 		case r.Token() != token:
 			return handoff.Errorf(handoff.CodeStaleToken, "%s", token)

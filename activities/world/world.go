@@ -49,6 +49,13 @@ type node struct {
 	sources *handoff.Sources
 	silent  bool
 	fail    map[handoff.Step]*handoff.Error
+	breaks  *breakAt
+}
+
+// breakAt ends a decode's stream once, before the token at a position.
+type breakAt struct {
+	position uint32
+	err      *handoff.Error
 }
 
 // New makes a world of engines by name; each can prefill and decode.
@@ -74,6 +81,12 @@ func (w *World) register(name string, i handoff.Incarnation) error {
 		return err
 	}
 	return w.Ledger.Rebuild(ctx, ledger.RebuildRequest{Engine: e.ID, Incarnation: i, Total: Blocks, Lease: handoff.LeaseDefault})
+}
+
+// Register makes an engine known to a ledger that was emptied. What its daemon
+// holds is told by Describe.
+func (w *World) Register(name string) error {
+	return w.register(name, w.Seat(name).Incarnation)
 }
 
 func (w *World) clock() handoff.Instant {
@@ -119,6 +132,13 @@ func (w *World) Refuse(name string, step handoff.Step, err *handoff.Error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.nodes[name].fail[step] = err
+}
+
+// Break ends the stream of the next decode that comes to a position, once.
+func (w *World) Break(name string, position uint32, err *handoff.Error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nodes[name].breaks = &breakAt{position, err}
 }
 
 // OnCommit calls fn after each commit, before it is answered.

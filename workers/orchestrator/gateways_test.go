@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/surehand/surehand/activities/ledger"
 	"github.com/surehand/surehand/activities/world"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
@@ -138,10 +139,17 @@ func (p peers) Follow(ctx context.Context, address, tenant, id string, each func
 	}
 }
 
+// kill ends a gateway without a word to anybody.
 func (f *fleetOf) kill(name string) {
+	f.t.Helper()
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.dead[name] = true
+	o := f.gates[name]
+	delete(f.gates, name)
+	f.mu.Unlock()
+	if err := o.Close(); err != nil {
+		f.t.Error(err)
+	}
 }
 
 // ask is a request of the key.
@@ -204,4 +212,15 @@ func (f *fleetOf) clean() {
 			f.t.Errorf("%d streams are open", n)
 		}
 	}
+}
+
+func claimOf(h handoff.HandoffID) ledger.ClaimRequest {
+	return ledger.ClaimRequest{Tenant: "t", Key: keyHash(ask("k")), Body: handoff.Digest{1}, Handoff: h, Owner: "gone", Window: time.Hour}
+}
+
+// expired is a context that has ended.
+func expired(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }

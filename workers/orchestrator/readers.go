@@ -74,6 +74,7 @@ func (o *Orchestrator) Planned(_ context.Context, p handoff.Plan, route steps.Ro
 	}
 	if old.Epoch != 0 {
 		o.steps.Attempts.Unkeep(old)
+		o.fleet.Step(old, handoff.StepReserve, errNotBegun) // a permit that no step settled here
 	}
 	if err := o.steps.Attempts.Keep(p, route); err != nil {
 		s.giveUp(p.Attempt)

@@ -243,9 +243,9 @@ func TestAStartWhoseAnswerIsLostGoesOn(t *testing.T) {
 	f.clean()
 }
 
-func TestAWithoutLedgerNothingBegins(t *testing.T) {
-	f := gateways(t, "a")
-	f.gates["a"].cfg.Ledger = deafLedger{f.w.Ledger}
+func TestWithoutTheLedgerNothingBegins(t *testing.T) {
+	f := gateways(t)
+	f.add("a", func(c *Config) { c.Ledger = deafLedger{f.w.Ledger} })
 	if _, err := f.gates["a"].Submit(t.Context(), ask("k")); handoff.CodeOf(err) != handoff.CodeUnavailable {
 		t.Errorf("told %v", err)
 	}

@@ -26,6 +26,7 @@ type durable struct {
 	runs    map[string]*durableRun
 	down    bool                                   // nothing is answered
 	lost    bool                                   // starts are accepted, their answers lost
+	twice   bool                                   // starts are accepted, and answered as repeats
 	drive   func(r *durableRun)                    // what a started run does
 	reads   func(r *durableRun, at steps.ReaderAt) // what a re-attach does, besides naming
 	refuse  func(method string) error              // by method, nil: nothing
@@ -38,6 +39,7 @@ type durableRun struct {
 	memo    *commonpb.Memo
 	status  enumspb.WorkflowExecutionStatus
 	state   steps.State
+	token   handoff.Token
 	signals chan steps.Ended
 	cancel  chan struct{}
 	closed  chan struct{}
@@ -96,10 +98,13 @@ func (d *durable) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptio
 		return nil, err
 	}
 	d.mu.Lock()
-	drive, lost := d.drive, d.lost
+	drive, lost, twice := d.drive, d.lost, d.twice
 	d.mu.Unlock()
 	if drive != nil {
 		d.drivers.Go(func() { drive(r) })
+	}
+	if twice {
+		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("by this very request", "request", "run")
 	}
 	if lost {
 		return nil, serviceerror.NewDeadlineExceeded("the answer is lost")
@@ -238,7 +243,13 @@ func handle(d *durable, o *Orchestrator) func(*durableRun) {
 			}
 		}()
 		in := steps.StepInput{Request: r.in, Reader: steps.ReaderAt{Reader: r.in.Plan.Reader, Address: r.in.ReaderAddress}}
-		_, err := o.steps.Transfer(ctx, in)
+		got, err := o.steps.Reserve(ctx, in)
+		if err == nil {
+			d.mu.Lock()
+			r.token = *got.Token
+			d.mu.Unlock()
+			_, err = o.steps.Transfer(ctx, in)
+		}
 		if err == nil {
 			_, err = o.steps.Commit(ctx, in)
 		}
@@ -279,4 +290,14 @@ func soon(ok func() bool) bool {
 		}
 	}
 	return ok()
+}
+
+// reader is the process that history names for a run.
+func (d *durable) reader(id string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.runs[id]; r != nil {
+		return r.state.Reader.Process
+	}
+	return ""
 }
