@@ -117,6 +117,10 @@ func ParsePong(b []byte) (Pong, error) {
 // no more.
 func AppendFinish(b []byte, g handoff.GrantID) []byte { return appendGrant(b, KindFinish, g) }
 
+// AppendFinished writes a FINISHED: TP's word that the attempt of a FINISH is over
+// and that no frame of it follows on this connection.
+func AppendFinished(b []byte, g handoff.GrantID) []byte { return appendGrant(b, KindFinished, g) }
+
 // AppendCancel writes a CANCEL: the reader stopped before the end.
 func AppendCancel(b []byte, g handoff.GrantID) []byte { return appendGrant(b, KindCancel, g) }
 
@@ -124,7 +128,7 @@ func appendGrant(b []byte, k Kind, g handoff.GrantID) []byte {
 	return appendFrame(b, k, func(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, uint64(g)) })
 }
 
-// ParseGrant reads the payload of a FINISH or CANCEL.
+// ParseGrant reads the payload of a FINISH, FINISHED or CANCEL.
 func ParseGrant(k Kind, p []byte) (handoff.GrantID, error) {
 	c := fields.Cursor{Bytes: p}
 	g := handoff.GrantID(c.Uint64())

@@ -2,7 +2,7 @@
 // no I/O: callers read HeaderBytes, parse them, learn a bounded payload length
 // and only then allocate.
 //
-// A connection serves one attempt. TD dials TP:
+// A connection serves one attempt at a time. TD dials TP:
 //
 //	TD                                   TP
 //	HELLO (who, and whom I expect)   ──▶
@@ -15,8 +15,11 @@
 //	                                 ◀── SEALED (manifest digest, piece digests)
 //	QUESTION                         ──▶
 //	                                 ◀── ANSWER
-//	FINISH (I read no more)          ──▶     TP closes the source and the connection
+//	FINISH (I read no more)          ──▶     TP closes the source
+//	                                 ◀── FINISHED: nothing of this attempt follows
 //
+// After FINISHED the connection serves the next PULL; after every other end of an
+// attempt it is destroyed.
 // PING renews the grant's lease at TP and is answered by PONG. CANCEL says that
 // TD stopped before the end. ERROR is final: the sender closes after it.
 package wire
@@ -65,6 +68,7 @@ const (
 	KindPing
 	KindPong
 	KindError
+	KindFinished
 	kindEnd
 )
 
@@ -87,6 +91,7 @@ var kinds = [kindEnd]struct {
 	KindPing:     {"ping", 16},
 	KindPong:     {"pong", 16},
 	KindError:    {"error", 2 * 256},
+	KindFinished: {"finished", 8},
 }
 
 func (k Kind) String() string {

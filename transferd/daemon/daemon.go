@@ -53,6 +53,7 @@ type Daemon struct {
 	puller  *pull.Puller
 	engines *session.Server
 	peers   *tcp.Server
+	dialler *tcp.Opener
 	control *control.Server
 	metrics *metrics.Server // nil when not asked for
 
@@ -101,9 +102,10 @@ func (d *Daemon) listen() (err error) {
 	if d.peers, err = tcp.Listen(cfg.Peer, tcp.ServerConfig{Core: d.core, TLS: cfg.TLS, Log: cfg.Log}); err != nil {
 		return err
 	}
+	d.dialler = &tcp.Opener{Node: cfg.Node, Incarnation: st.Incarnation, Lease: d.core.Lease(), TLS: cfg.TLS}
 	d.puller = pull.New(pull.Config{Core: d.core, ProgressDeadline: cfg.ProgressDeadline, Log: cfg.Log,
 		Local: &local.Opener{Core: d.core},
-		TCP:   &tcp.Opener{Node: cfg.Node, Incarnation: st.Incarnation, Lease: d.core.Lease(), TLS: cfg.TLS}})
+		TCP:   d.dialler})
 	if d.engines, err = session.Listen(cfg.EngineSocket, session.Config{Core: d.core, PeerAddress: d.PeerAddress(), Log: cfg.Log, Remember: st.SetEngines}); err != nil {
 		return err
 	}
@@ -178,6 +180,9 @@ func (d *Daemon) MetricsAddress() string {
 // Core is the daemon's fence, for tests.
 func (d *Daemon) Core() *fence.Core { return d.core }
 
+// Pulling is how many pulls run, for tests.
+func (d *Daemon) Pulling() int { return d.puller.Running() }
+
 // Failed gives the error of the first part that broke.
 func (d *Daemon) Failed() <-chan error { return d.failed }
 
@@ -204,6 +209,7 @@ func (d *Daemon) Close() error {
 		d.hub.Close()
 		d.stop()
 		d.puller.Wait()
+		d.dialler.Close()
 		d.wg.Wait()
 		close(d.stopTrace)
 		d.closeErr = errors.Join(d.waitTrace(), d.core.Unmap(), d.store.Close())

@@ -101,6 +101,13 @@ func (p *Puller) Pull(s Spec) (*Run, error) {
 // Wait returns when no pull runs; fence.Core.Stop ends them.
 func (p *Puller) Wait() { p.wg.Wait() }
 
+// Running is how many pulls run, or give their connection back.
+func (p *Puller) Running() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.running)
+}
+
 // opener chooses the transport: a source of this very daemon is copied.
 func (p *Puller) opener(s Spec) transport.Opener {
 	if s.Plan.P.Node == p.cfg.Core.Node() {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,28 +19,53 @@ const (
 	lingerTimeout = time.Second           // for TP to take FINISH and close
 )
 
-// Opener dials peers.
+// Opener dials peers, and keeps connections whose attempt ended well for the
+// next one.
 type Opener struct {
 	Node        handoff.NodeID
 	Incarnation handoff.Incarnation
 	Lease       time.Duration // asked for with each ping
 	TLS         *tls.Config   // nil: plaintext, to loopback only
+
+	idle pool
 }
 
-// Open implements transport.Opener: it greets exactly the daemon, in the life,
-// that the plan names.
+// Close closes the connections that are kept; nothing is kept afterwards.
+func (o *Opener) Close() { o.idle.close() }
+
+// Open implements transport.Opener: it speaks to exactly the daemon, in the life,
+// that the plan names. A kept connection may have been closed by its peer: losing
+// it before it answered costs a dial, and PULL may be said twice.
 func (o *Opener) Open(ctx context.Context, t transport.Target, sink transport.Sink) (transport.Lane, error) {
-	conn, err := o.dial(ctx, t)
-	if err != nil {
-		return nil, err
+	k := key{t.Address, t.Node, t.Instance}
+	for {
+		kept := o.idle.take(k)
+		l, err := o.open(ctx, t, sink, k, kept)
+		if err == nil {
+			return l, nil
+		}
+		if kept == nil || handoff.CodeOf(err) != handoff.CodeUnavailable || ctx.Err() != nil {
+			return nil, err
+		}
 	}
-	l := &lane{sink: sink, lease: o.Lease}
-	if l.stream, err = newStream(conn); err != nil {
-		_ = conn.Close() // of no use; err says why
-		return nil, broken(err)
+}
+
+func (o *Opener) open(ctx context.Context, t transport.Target, sink transport.Sink, k key, kept *connection) (*lane, error) {
+	l := &lane{sink: sink, lease: o.Lease, pool: &o.idle, key: k, connection: kept}
+	if kept == nil {
+		conn, err := o.dial(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		st, err := newStream(conn)
+		if err != nil {
+			_ = conn.Close() // of no use; err says why
+			return nil, broken(err)
+		}
+		l.connection = &connection{stream: st, born: time.Now()}
 	}
 	stop := context.AfterFunc(ctx, l.stream.close)
-	err = l.greet(o, t)
+	err := l.begin(o, t, kept == nil)
 	if !stop() && err == nil {
 		err = handoff.Errorf(handoff.CodeProgress, "the peer did not answer in time")
 	}
@@ -86,9 +112,11 @@ func (o *Opener) dial(ctx context.Context, t transport.Target) (net.Conn, error)
 	return secure, nil
 }
 
-// lane is TD's side of one connection.
+// lane is TD's side of one connection while it serves one attempt.
 type lane struct {
-	stream *stream
+	*connection
+	pool   *pool
+	key    key
 	sink   transport.Sink
 	source wire.Source
 	lease  time.Duration
@@ -96,14 +124,35 @@ type lane struct {
 	outstanding uint64 // pieces asked for and not here
 	lastByte    time.Time
 	sequence    atomic.Uint64
-	finished    bool
+
+	last     sync.Mutex // held while a ping or the last word is written
+	finished bool       // the last word was said; guarded by last
 
 	entries []wire.Entry
 	places  [][]byte
 	scratch [][]byte
 }
 
-// greet sends HELLO and PULL and learns what there is to read.
+// begin greets, over a new connection, and learns what there is to read.
+func (l *lane) begin(o *Opener, t transport.Target, fresh bool) error {
+	if fresh {
+		if err := l.greet(o, t); err != nil {
+			return err
+		}
+	}
+	pull := wire.Pull{Attempt: t.Attempt, Capability: t.Capability}
+	if err := l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendPull(b, pull) }); err != nil {
+		return err
+	}
+	p, err := l.stream.expect(wire.KindSource)
+	if err != nil {
+		return err
+	}
+	l.source, err = wire.ParseSource(p)
+	return err
+}
+
+// greet says who dials and whom it means.
 func (l *lane) greet(o *Opener, t transport.Target) error {
 	hello := wire.Hello{From: o.Node, FromIncarnation: o.Incarnation, To: t.Node, ToIncarnation: t.Instance}
 	if err := l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendHello(b, hello) }); err != nil {
@@ -120,15 +169,7 @@ func (l *lane) greet(o *Opener, t transport.Target) error {
 	if ok.Node != t.Node || ok.Incarnation != t.Instance {
 		return handoff.Errorf(handoff.CodeStaleIncarnation, "%s in its life %d answers at %s", ok.Node, ok.Incarnation, t.Address)
 	}
-	pull := wire.Pull{Attempt: t.Attempt, Capability: t.Capability}
-	if err := l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendPull(b, pull) }); err != nil {
-		return err
-	}
-	if p, err = l.stream.expect(wire.KindSource); err != nil {
-		return err
-	}
-	l.source, err = wire.ParseSource(p)
-	return err
+	return nil
 }
 
 func (l *lane) Name() string        { return "tcp" }
@@ -148,7 +189,13 @@ func (l *lane) Ask(q wire.Question) error {
 	return l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendQuestion(b, q) })
 }
 
+// Ping says nothing after the last word: what follows that is another attempt's.
 func (l *lane) Ping() error {
+	l.last.Lock()
+	defer l.last.Unlock()
+	if l.finished {
+		return nil
+	}
 	p := wire.Ping{Sequence: l.sequence.Add(1), Lease: uint64(l.lease / time.Millisecond)}
 	return l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendPing(b, p) })
 }
@@ -250,6 +297,8 @@ func (l *lane) data(length uint32, deadline time.Duration) error {
 }
 
 func (l *lane) Finish() error {
+	l.last.Lock()
+	defer l.last.Unlock()
 	l.finished = true
 	return l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendFinish(b, l.source.Grant) })
 }
@@ -264,22 +313,42 @@ func (l *lane) Interrupt() {
 	l.stream.close()
 }
 
-// Close destroys the connection: the only goroutine that reads from it into the
-// target's memory is the caller. After FINISH it waits a moment for TP to close,
-// because closing with bytes unread would reset the word away.
+// Close keeps the connection when TP says that the attempt is over and nothing
+// that was asked for is missing; else it destroys it. Either way nothing can land
+// any more: the only goroutine that read into the target's memory is the caller.
 func (l *lane) Close() {
-	if l.finished {
-		if l.stream.conn.SetReadDeadline(time.Now().Add(lingerTimeout)) == nil {
-			for {
-				h, err := l.stream.next()
-				if err != nil {
-					break
-				}
-				if _, err := l.stream.payload(h.Length); err != nil {
-					break
-				}
-			}
-		}
+	if l.finished && l.outstanding == 0 && l.farewell() == nil {
+		l.pool.put(l.key, l.connection)
+		return
 	}
 	l.stream.close()
+}
+
+// farewell reads up to FINISHED. Closing earlier, with bytes unread, would reset
+// FINISH away.
+func (l *lane) farewell() error {
+	if err := l.stream.conn.SetReadDeadline(time.Now().Add(lingerTimeout)); err != nil {
+		return broken(err)
+	}
+	for {
+		h, err := l.stream.next()
+		if err != nil {
+			return err
+		}
+		if h.Kind == wire.KindData {
+			return handoff.Errorf(handoff.CodeInvalid, "data that nobody asked for")
+		}
+		p, err := l.stream.payload(h.Length)
+		if err != nil {
+			return err
+		}
+		if h.Kind != wire.KindFinished {
+			continue // a pong, or news that crossed the last word
+		}
+		g, err := wire.ParseGrant(h.Kind, p)
+		if err == nil && g != l.source.Grant {
+			err = handoff.Errorf(handoff.CodeInvalid, "the end of another grant")
+		}
+		return err
+	}
 }

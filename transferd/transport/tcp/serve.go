@@ -49,15 +49,17 @@ type served struct {
 }
 
 // serveReading serves until the peer finishes, leaves, or the source is closed.
-// When it returns no goroutine of it looks at the source's memory.
-func serveReading(st *stream, reading *fence.Reading, lease time.Duration) error {
+// When it returns no goroutine of it looks at the source's memory or uses the
+// connection. A finished one is whole: it may serve another attempt. Every other
+// end destroys it.
+func serveReading(st *stream, reading *fence.Reading, lease time.Duration) (finished bool, err error) {
 	c := &served{stream: st, reading: reading, lease: lease, jobs: make(chan job, maxJobs), gone: make(chan struct{})}
 	if err := st.conn.SetDeadline(time.Time{}); err != nil {
-		return err
+		return false, err
 	}
 	first := wire.Source{Grant: reading.Grant(), State: reading.State(), Shape: reading.Shape()}
 	if err := st.write(writeTimeout, func(b []byte) []byte { return wire.AppendSource(b, first) }); err != nil {
-		return err
+		return false, err
 	}
 	var wg sync.WaitGroup
 	var readErr error
@@ -67,14 +69,20 @@ func serveReading(st *stream, reading *fence.Reading, lease time.Duration) error
 		readErr = c.receive()
 	})
 	wg.Go(func() { c.revoke(over) })
-	err := c.send()
-	if err != nil && !errors.Is(err, errGone) {
-		_ = st.write(writeTimeout, func(b []byte) []byte { return wire.AppendError(b, err) }) // as far as it still reaches
+	err = c.send()
+	finished = errors.Is(err, errGone) && c.finished.Load()
+	if !finished {
+		if !errors.Is(err, errGone) {
+			_ = st.write(writeTimeout, func(b []byte) []byte { return wire.AppendError(b, err) }) // as far as it still reaches
+		}
+		st.close()
 	}
 	close(over)
-	st.close()
 	wg.Wait()
-	return errors.Join(err, readErr)
+	if finished && readErr == nil {
+		return true, nil
+	}
+	return false, errors.Join(err, readErr)
 }
 
 var errGone = errors.New("the peer is gone")

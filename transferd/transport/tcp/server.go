@@ -118,7 +118,7 @@ func (s *Server) closeAll() {
 	}
 }
 
-// serve greets one peer and serves its pull.
+// serve greets one peer and serves its pulls, one after the other.
 func (s *Server) serve(ctx context.Context, c net.Conn) error {
 	if err := c.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err
@@ -136,45 +136,70 @@ func (s *Server) serve(ctx context.Context, c net.Conn) error {
 	if err != nil {
 		return err
 	}
-	reading, err := s.greet(ctx, st, identity)
-	if err != nil {
-		_ = st.write(writeTimeout, func(b []byte) []byte { return wire.AppendError(b, err) }) // as far as it still reaches
-		return err
+	holder, err := s.greet(st, identity)
+	for err == nil {
+		err = s.pull(ctx, st, holder)
 	}
-	defer reading.Destroy() // last: nothing of this connection looks at the memory any more
-	return serveReading(st, reading, s.cfg.Core.Lease())
+	return err
 }
 
-// greet checks that the peer means this daemon, in this life, and holds a
-// capability of its own.
-func (s *Server) greet(ctx context.Context, st *stream, identity string) (*fence.Reading, error) {
+// pull serves one attempt. The connection is of use afterwards only if it gives
+// no error.
+func (s *Server) pull(ctx context.Context, st *stream, h fence.Holder) error {
+	reading, err := s.admit(ctx, st, h)
+	if err != nil {
+		return s.refuse(st, err)
+	}
+	finished, err := serveReading(st, reading, s.cfg.Core.Lease())
+	reading.Destroy() // nothing of this connection looks at the memory any more, nor can ask to
+	if !finished {
+		return err
+	}
+	if err := st.write(writeTimeout, func(b []byte) []byte { return wire.AppendFinished(b, reading.Grant()) }); err != nil {
+		return err
+	}
+	return broken(st.conn.SetDeadline(time.Now().Add(serverIdle)))
+}
+
+// refuse tells the peer why, as far as it still reaches, and gives err.
+func (s *Server) refuse(st *stream, err error) error {
+	_ = st.write(writeTimeout, func(b []byte) []byte { return wire.AppendError(b, err) })
+	return err
+}
+
+// greet checks that the peer means this daemon, in this life, and is who it says.
+func (s *Server) greet(st *stream, identity string) (fence.Holder, error) {
 	p, err := st.expect(wire.KindHello)
 	if err != nil {
-		return nil, err
+		return fence.Holder{}, s.refuse(st, err)
 	}
 	hello, err := wire.ParseHello(p)
 	if err != nil {
-		return nil, err
+		return fence.Holder{}, s.refuse(st, err)
 	}
 	core := s.cfg.Core
 	if hello.To != core.Node() || hello.ToIncarnation != core.Incarnation() {
-		return nil, handoff.Errorf(handoff.CodeStaleIncarnation, "this is %s in its life %d, wanted was %s in its life %d", core.Node(), core.Incarnation(), hello.To, hello.ToIncarnation)
+		return fence.Holder{}, s.refuse(st, handoff.Errorf(handoff.CodeStaleIncarnation, "this is %s in its life %d, wanted was %s in its life %d", core.Node(), core.Incarnation(), hello.To, hello.ToIncarnation))
 	}
 	if s.cfg.TLS != nil && identity != string(hello.From) {
-		return nil, handoff.Errorf(handoff.CodeDenied, "the certificate names %q, the greeting %q", identity, hello.From)
+		return fence.Holder{}, s.refuse(st, handoff.Errorf(handoff.CodeDenied, "the certificate names %q, the greeting %q", identity, hello.From))
 	}
 	ok := wire.HelloOK{Node: core.Node(), Incarnation: core.Incarnation()}
-	if err := st.write(writeTimeout, func(b []byte) []byte { return wire.AppendHelloOK(b, ok) }); err != nil {
-		return nil, err
-	}
-	if p, err = st.expect(wire.KindPull); err != nil {
+	return fence.Holder{Node: hello.From, Incarnation: hello.FromIncarnation},
+		st.write(writeTimeout, func(b []byte) []byte { return wire.AppendHelloOK(b, ok) })
+}
+
+// admit checks the peer's capability and waits for the source.
+func (s *Server) admit(ctx context.Context, st *stream, h fence.Holder) (*fence.Reading, error) {
+	p, err := st.expect(wire.KindPull)
+	if err != nil {
 		return nil, err
 	}
 	pull, err := wire.ParsePull(p)
 	if err != nil {
 		return nil, err
 	}
-	return core.Admit(ctx, pull.Attempt, pull.Capability, fence.Holder{Node: hello.From, Incarnation: hello.FromIncarnation})
+	return s.cfg.Core.Admit(ctx, pull.Attempt, pull.Capability, h)
 }
 
 // expect reads the one kind of frame that may come now.
