@@ -70,11 +70,13 @@ func (s *stage) kill(t *testing.T, victim string, phase fault.Phase) string {
 	ask := s.ask(longPrompt, answerLong)
 	ask.Key = fmt.Sprintf("kill-%s-%s-%d", victim, phase.Name, time.Now().UnixNano())
 	back := s.healLater(t, held)
+	defer back()
 	struck, err := fault.Strike(ctx, s.Fleet, s.g1(), ask, phase, func(fleet.Event) error { return s.Process(victim).Kill() })
 	if err != nil {
 		t.Fatal(err)
 	}
 	required(t, killed[victim][phase.Name], struck.Answer, answerLong)
+	ask.Prefill, ask.Decode = "", "" // the one that it named may be the dead one
 	again := s.g2().Send(ctx, ask)
 	if err := again.Typed(); err != nil {
 		t.Errorf("the same key again: %s", err)

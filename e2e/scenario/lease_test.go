@@ -40,7 +40,7 @@ func (s *stage) lapse(t *testing.T, phase fault.Phase, prompt int, paused []stri
 		for _, name := range paused {
 			failed = append(failed, s.Process(name).Pause())
 		}
-		_, lapsed := s.Await(ctx, m, func(e fleet.Event) bool { return e.Attempt == at.Attempt && e.Name == "expire" && e.Accepted() })
+		_, lapsed := s.Await(ctx, m, func(e fleet.Event) bool { return e.Attempt == at.Attempt && e.Name == "expire" })
 		failed = append(failed, lapsed)
 		for _, name := range paused {
 			failed = append(failed, s.Process(name).Resume())
@@ -79,7 +79,7 @@ func TestAValidatedReadIsNotCommittedAfterItsLease(t *testing.T) {
 	if _, err := h.Pull(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Await(ctx, m, func(e fleet.Event) bool { return e.Machine == "target" && e.Name == "expire" && e.Accepted() }); err != nil {
+	if _, err := s.Await(ctx, m, func(e fleet.Event) bool { return e.Machine == "target" && e.Name == "expire" }); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Commit(ctx); handoff.CodeOf(err) != handoff.CodeClosed {

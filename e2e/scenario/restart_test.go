@@ -45,9 +45,6 @@ func TestAGrantOfBeforeARestartReadsNothing(t *testing.T) {
 	if c := fault.Committed(s.Since(before)); len(c) > 0 {
 		t.Errorf("committed: %v", c)
 	}
-	if err := h.Release(ctx); err != nil {
-		t.Error(err)
-	}
 	if err := s.g1().Send(ctx, s.ask(shortPrompt, 5)).Counted(5); err != nil {
 		t.Errorf("the next request: %s", err)
 	}

@@ -36,6 +36,7 @@ const (
 	requestWithin = 30 * time.Second
 	restWithin    = 30 * time.Second // after any fault: leases, timeouts of tasks, undo
 	promptly      = time.Second      // L2: the client left
+	goodAgain     = 10 * time.Second // L3: after the fault is healed
 )
 
 // stage is a fleet with its clients.
@@ -103,7 +104,7 @@ func launch(t *testing.T, o fleet.Options) *stage {
 		s.clients[name] = traffic.NewClient(address)
 	}
 	if err == nil {
-		err = s.warm(t)
+		err = s.warm(t.Context())
 	}
 	if err != nil {
 		t.Fatal(errors.Join(err, s.close()))
@@ -111,29 +112,40 @@ func launch(t *testing.T, o fleet.Options) *stage {
 	return s
 }
 
-// warm sends a request along every pair of P and D until the traces of all
-// daemons are followed.
-func (s *stage) warm(t *testing.T) error {
+// warm sends requests along every pair of P and D, through each gateway, until
+// all are served and the traces of all daemons are followed.
+func (s *stage) warm(ctx context.Context) error {
 	for i := range max(s.Options.Prefill, s.Options.Decode) {
 		a := s.ask(shortPrompt, 2)
 		a.Prefill = fmt.Sprintf("p%d", min(i+1, s.Options.Prefill))
 		a.Decode = fmt.Sprintf("d%d", min(i+1, s.Options.Decode))
-		for _, c := range s.clients {
-			for try := 0; ; try++ {
-				m := s.Mark()
-				answer := c.Send(t.Context(), a)
-				err := answer.Counted(2)
-				if err == nil && len(fault.Prefilled(s.Since(m))) == 1 && len(fault.Committed(s.Since(m))) == 1 {
-					break
-				}
-				if try == 50 {
-					return fmt.Errorf("the fleet does not serve: %w; events: %v", err, s.Since(m))
-				}
-				time.Sleep(50 * time.Millisecond) // the fleet's own pace of registering
+		for name, c := range s.clients {
+			if err := s.serves(ctx, c, a); err != nil {
+				return fmt.Errorf("%s does not serve %s to %s: %w", name, a.Prefill, a.Decode, err)
 			}
 		}
 	}
 	return nil
+}
+
+// serves asks until it is answered at the first try and every step was traced:
+// after a fault a breaker may keep away from a pair for a while.
+func (s *stage) serves(ctx context.Context, c *traffic.Client, a traffic.Ask) error {
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
+	defer cancel()
+	for {
+		m := s.Mark()
+		answer := c.Send(ctx, a)
+		err := answer.Counted(a.MaxTokens)
+		if events := s.Since(m); err == nil && len(fault.Prefilled(events)) == 1 && len(fault.Committed(events)) == 1 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; events: %v", err, s.Since(m))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // shared gives the fleet that scenarios share, healed and at rest, and checks
@@ -144,7 +156,11 @@ func shared(t *testing.T) *stage {
 		sharedStage = launch(t, sharedOptions())
 	}
 	s := sharedStage
-	if err := s.AtRest(t.Context(), restWithin); err != nil {
+	err := s.warm(t.Context())
+	if err == nil {
+		err = s.AtRest(t.Context(), restWithin)
+	}
+	if err != nil {
 		t.Fatal("before the test: ", err)
 	}
 	t.Cleanup(func() {
@@ -213,13 +229,28 @@ func (s *stage) atRest(t *testing.T) {
 	}
 }
 
-// fine fails the test unless a fresh request is answered whole.
+// fine fails the test unless a fresh request is soon answered whole (L3).
 func (s *stage) fine(t *testing.T, c *traffic.Client) {
 	t.Helper()
 	a := s.ask(shortPrompt, 5)
 	a.Prefill, a.Decode = "", ""
-	if err := c.Send(within(t, requestWithin), a).Counted(5); err != nil {
-		t.Errorf("the next request: %s", err)
+	ctx, cancel := context.WithTimeout(t.Context(), goodAgain)
+	defer cancel()
+	for {
+		answer := c.Send(ctx, a)
+		err := answer.Counted(5)
+		if err == nil {
+			return
+		}
+		if typed := answer.Typed(); typed != nil && ctx.Err() == nil {
+			t.Errorf("a fresh request: %s", typed)
+		}
+		select {
+		case <-ctx.Done():
+			t.Errorf("no fresh request is answered within %s: %s", goodAgain, err)
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ func verdict(a traffic.Answer) string {
 	case a.Whole() == nil:
 		return fmt.Sprintf("whole (%d tokens)", a.Usage.Completion)
 	case a.Failure != nil && a.Broken == nil:
-		return fmt.Sprintf("%s after %d pieces", a.Failure.Code, a.Pieces)
+		return fmt.Sprintf("%s after %d pieces (%.80s)", a.Failure.Code, a.Pieces, a.Failure.Message)
 	}
-	return fmt.Sprintf("broken after %d pieces: %v", a.Pieces, a.Broken)
+	return fmt.Sprintf("broken after %d pieces", a.Pieces)
 }
