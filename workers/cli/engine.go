@@ -38,6 +38,8 @@ const engineExamples = `  transferd --node p1 --data /tmp/p1 --engine-socket /tm
 const (
 	registrationTTL   = 3 * time.Second
 	registrationEvery = 500 * time.Millisecond
+	// Another life of the transferd is told at once: plans for the last are refused.
+	noticeEvery = 25 * time.Millisecond
 	attachTimeout     = 30 * time.Second
 )
 
@@ -174,10 +176,28 @@ func (a *announcer) run(ctx context.Context) error {
 			reached = err == nil
 			a.log.Warn("registration", "reached", reached, "code", handoff.CodeOf(err).String())
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !a.wait(ctx, tick.C, d) {
 			return a.leave(d)
+		}
+	}
+}
+
+// wait is until the next heartbeat is due, or the transferd beside the engine
+// came, left or began another life; false when ctx ended.
+func (a *announcer) wait(ctx context.Context, beat <-chan time.Time, told ledger.Engine) bool {
+	notice := time.NewTicker(noticeEvery)
+	defer notice.Stop()
+	for {
+		select {
+		case <-beat:
+			return true
+		case <-notice.C:
+			now := registration(a.engine.Description(), a.engine.Attached())
+			if now.NodeIncarnation != told.NodeIncarnation || now.Cordoned != told.Cordoned {
+				return true
+			}
+		case <-ctx.Done():
+			return false
 		}
 	}
 }

@@ -164,6 +164,7 @@ func (f *fleet) Begin(p handoff.Plan, tokens uint32) error { return f.choose.beg
 
 // Place is the activities' Placer: the next plan's seats.
 func (f *fleet) Place(ctx context.Context, in steps.Input, exclude []handoff.EngineID) (p, d handoff.Seat, route steps.Route, err error) {
+	f.refresh(ctx) // what failed may have been a view of an earlier life
 	if err := f.place(ctx, &in, pins{}, exclude); err != nil {
 		return p, d, route, err
 	}
