@@ -32,6 +32,7 @@ type nativeFlags struct {
 	recompute        bool
 	concurrency      int
 	waiting          int
+	wait             time.Duration
 	mooncakePort     int
 	ca, cert, key    string
 }
@@ -50,6 +51,7 @@ func (n *nativeFlags) flags(c *cobra.Command) {
 	f.BoolVar(&n.recompute, "recompute", false, "let D compute a prompt that P gave no transfer for (counted), instead of refusing it")
 	f.IntVar(&n.concurrency, "decode-concurrency", 0, "requests that one D runs at once, as its --max-num-seqs (default: learnt from its refusals)")
 	f.IntVar(&n.waiting, "decode-waiting", native.DefaultWaiting, "requests of others that may wait at D before it counts as full")
+	f.DurationVar(&n.wait, "queue-wait", native.DefaultWait, "for room at a D, before a request is planned; negative: refuse at once")
 	f.IntVar(&n.mooncakePort, "mooncake-port", native.DefaultBootstrapPort, "port of P's Mooncake bootstrap server")
 }
 
@@ -84,7 +86,7 @@ func (b *backends) openNative(ctx context.Context, n *nativeFlags, process strin
 	ledger := memledger.New(nil)
 	fleet, err = native.Open(native.Config{Prefill: n.prefill, Decode: n.decode, Style: vllm.Style(n.transfer), Lease: n.lease,
 		BootstrapPort: n.mooncakePort, APIKey: n.apiKey, TLS: engines, Plaintext: n.plaintext, Recompute: n.recompute,
-		Concurrency: n.concurrency, Waiting: n.waiting, Registry: ledger, Log: log, Metrics: r})
+		Concurrency: n.concurrency, Waiting: n.waiting, Wait: n.wait, Registry: ledger, Log: log, Metrics: r})
 	if err != nil {
 		return o, nil, err
 	}

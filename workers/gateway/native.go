@@ -19,6 +19,9 @@ import (
 // client's bodies as they are. The gateway then reads of a body only what a
 // hand-off needs, and answers with D's bytes.
 type Native interface {
+	// Enter waits for room at a decode engine of the model, before anything is
+	// planned; the caller leaves when the request is over.
+	Enter(ctx context.Context, model string) (leave func(), err error)
 	// Refusal gives, once, an engine's own words about a request; nil: none.
 	Refusal(ref string) *vllm.Failure
 }
@@ -42,38 +45,67 @@ func (g *Gateway) passThrough(kind, path string) http.HandlerFunc {
 		clock := g.metrics.start(surface)
 		ctx, cancel := g.live(r.Context())
 		defer cancel()
-		q, f, done, err := g.submitRaw(ctx, kind, path, w, r)
+		q, err := g.readRaw(kind, path, w, r)
 		if err != nil {
 			refused := asRefusal(err)
 			clock.end(refused.Code(), nil)
 			refused.write(w, "")
 			return
 		}
-		defer done()
-		defer f.Close() // cancels the handoff if it is not over and nobody else follows
-		w.Header().Set(headerHandoff, f.Handoff())
-		w.Header().Set(headerJoined, strconv.FormatBool(f.Joined()))
-		last, left := g.relayRaw(ctx, w, q, f, clock)
-		g.account(surface, clock, r, f.Handoff(), last, left)
+		for try := 0; ; try++ {
+			f, done, err := g.enterRaw(ctx, q)
+			if err != nil {
+				refused := asRefusal(err)
+				clock.end(refused.Code(), nil)
+				refused.write(w, "")
+				return
+			}
+			again := g.answerRaw(ctx, surface, w, r, q, f, clock, try < requeues)
+			f.Close() // cancels the handoff if it is not over and nobody else follows
+			done()
+			if !again {
+				return
+			}
+		}
 	}
 }
 
-// submitRaw reads the request and begins its handoff.
-func (g *Gateway) submitRaw(ctx context.Context, kind, path string, w http.ResponseWriter, r *http.Request) (*raw, orchestrator.Follower, func(), error) {
+// requeues is how often a request whose D turned out to be full goes back to
+// wait for room. Its handoff is over by then, so another is begun.
+const requeues = 3
+
+// answerRaw follows one handoff to its end; again when it found no room and may
+// wait once more.
+func (g *Gateway) answerRaw(ctx context.Context, surface string, w http.ResponseWriter, r *http.Request, q *raw, f orchestrator.Follower, c *clock, requeue bool) (again bool) {
+	e, left := next(ctx, f)
+	if requeue && !left && e.Err != nil && e.Err.Code == handoff.CodeCapacity {
+		return true
+	}
+	w.Header().Set(headerHandoff, f.Handoff())
+	w.Header().Set(headerJoined, strconv.FormatBool(f.Joined()))
+	if !left {
+		e, left = g.relayRaw(ctx, w, q, f, c, e)
+	}
+	g.account(surface, c, r, f.Handoff(), e, left)
+	return false
+}
+
+// readRaw reads of a request what a hand-off needs.
+func (g *Gateway) readRaw(kind, path string, w http.ResponseWriter, r *http.Request) (*raw, error) {
 	body, err := readRequest(w, r)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	q := &raw{ask: newAsk(kind), path: path}
 	if q.parsed, err = vllm.ParseRequest(path, body); err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	q.model, q.stream, q.maxTokens = q.parsed.Model, q.parsed.Stream, q.parsed.MaxTokens
 	if err := q.readHeaders(r.Header, g.Keys); err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	if err := q.checkNames(); err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	// A pin is host:port of a listed engine, or its id, which is made of it.
 	q.prefill, q.decode = string(native.EngineID(q.prefill)), string(native.EngineID(q.decode))
@@ -86,8 +118,24 @@ func (g *Gateway) submitRaw(ctx context.Context, kind, path string, w http.Respo
 	if v := r.Header.Get("Authorization"); v != "" && len(g.Keys) == 0 {
 		q.sent.Header.Set("Authorization", v)
 	}
+	return q, nil
+}
+
+// enterRaw waits for room at a D and then begins the handoff.
+func (g *Gateway) enterRaw(ctx context.Context, q *raw) (orchestrator.Follower, func(), error) {
+	if _, err := g.models.find(ctx, q.model); err != nil {
+		return nil, nil, err
+	}
+	leave, err := g.Native.Enter(ctx, q.model)
+	if err != nil {
+		return nil, nil, err
+	}
 	f, done, err := g.admit(ctx, q.model, q.request)
-	return q, f, done, err
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return f, func() { leave(); done() }, nil
 }
 
 // request is what the orchestrator takes: the body travels as the prompt.
@@ -114,13 +162,10 @@ func (q *raw) request(m orchestrator.Model) (orchestrator.Request, error) {
 
 // relayRaw writes D's bytes as they come. The status waits for the first of
 // them, so that an error before any token is a status.
-func (g *Gateway) relayRaw(ctx context.Context, w http.ResponseWriter, q *raw, f orchestrator.Follower, c *clock) (e orchestrator.Event, left bool) {
+func (g *Gateway) relayRaw(ctx context.Context, w http.ResponseWriter, q *raw, f orchestrator.Follower, c *clock, e orchestrator.Event) (last orchestrator.Event, left bool) {
 	control := http.NewResponseController(w)
 	var delivered uint32
 	for first := true; ; first = false {
-		if e, left = next(ctx, f); left {
-			return e, true
-		}
 		switch {
 		case e.Err != nil && first:
 			g.refuseRaw(w, q, e.Err, f.Handoff())
@@ -151,6 +196,9 @@ func (g *Gateway) relayRaw(ctx context.Context, w http.ResponseWriter, q *raw, f
 		}
 		if e.Terminal() {
 			return e, false
+		}
+		if e, left = next(ctx, f); left {
+			return e, true
 		}
 	}
 }

@@ -49,6 +49,7 @@ type prefill struct {
 type decode struct {
 	ctx    context.Context
 	stop   context.CancelCauseFunc
+	sent   time.Time
 	done   chan struct{} // closed once D answered; the fields below are set before
 	answer *vllm.Answer
 	err    error

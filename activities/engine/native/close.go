@@ -80,7 +80,8 @@ func (a *attempt) fetched() bool {
 	}
 	select {
 	case <-a.decode.done:
-		return a.decode.err == nil && a.decode.token
+		left := a.decode.ctx.Err() != nil && time.Since(a.decode.sent) > dispatchGrace // D aborted it, and tells P
+		return a.decode.err == nil && a.decode.token || left
 	default:
 		return true
 	}
@@ -104,9 +105,9 @@ func (f *Fleet) tellP(a *attempt) {
 	}
 	ends := time.NewTimer(time.Until(a.prefill.asked.Add(f.caps.Lease)))
 	defer ends.Stop()
-	for round := 0; ; round++ {
+	for pause := releaseEvery; ; pause = min(2*pause, releaseMost) {
 		ok := f.reject(a)
-		if round == 0 {
+		if pause == releaseEvery {
 			close(tried)
 		}
 		if ok {
@@ -118,7 +119,7 @@ func (f *Fleet) tellP(a *attempt) {
 			return
 		}
 		select {
-		case <-time.After(releaseEvery):
+		case <-time.After(pause):
 		case <-ends.C:
 			return
 		case <-f.life.Done():
@@ -129,9 +130,9 @@ func (f *Fleet) tellP(a *attempt) {
 
 func (f *Fleet) reject(a *attempt) bool {
 	_, facts, _ := a.p.known()
-	for _, s := range append([]*seat{a.d}, f.seats...) {
+	for i, s := range append([]*seat{a.d}, f.seats...) {
 		_, d, up := s.known()
-		if !s.role.Has(engine.RoleDecode) || !up || d.Model != facts.Model {
+		if i > 0 && s == a.d || !s.role.Has(engine.RoleDecode) || !up || d.Model != facts.Model {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(f.life, askTimeout)

@@ -27,6 +27,8 @@ const (
 	// DefaultWaiting is how many strangers' requests may wait at D before it
 	// counts as full.
 	DefaultWaiting = 4
+	// DefaultWait is how long a request may wait for room at a D.
+	DefaultWait = 30 * time.Second
 	// DefaultBootstrapPort is that of vLLM's Mooncake bootstrap server.
 	DefaultBootstrapPort = 8998
 	// DefaultGrowth is for how many tokens room is promised when the client does
@@ -38,8 +40,10 @@ const (
 	settleFor     = 250 * time.Millisecond // so that P's counters have told what happened before
 	missesToDown  = 3                      // scrapes without an answer, other than a refused connection
 	learnedFor    = 30 * time.Second       // how long a D's refusal for want of room is believed
-	releaseEvery  = 300 * time.Millisecond
-	keepRecord    = 20 * time.Minute // of a closed attempt: longer than a message is under way
+	releaseEvery  = 300 * time.Millisecond // doubled with each try
+	releaseMost   = 5 * time.Second
+	dispatchGrace = 500 * time.Millisecond // after which D has surely taken what it was sent
+	keepRecord    = 20 * time.Minute       // of a closed attempt: longer than a message is under way
 	unopenedKept  = time.Minute
 	unknownBlocks = 4096
 	unknownLength = 131072
@@ -60,7 +64,8 @@ type Config struct {
 	Recompute bool
 	// Concurrency is how many requests one D runs; 0: not known.
 	Concurrency int
-	Waiting     int // DefaultWaiting
+	Wait        time.Duration // for room at a D, before anything is planned; negative: none
+	Waiting     int           // DefaultWaiting
 	Refresh     time.Duration
 	Registry    ledger.Registry // where engines that serve are announced
 	Log         *slog.Logger
@@ -73,6 +78,9 @@ func (c *Config) defaults() {
 	}
 	if c.Waiting == 0 {
 		c.Waiting = DefaultWaiting
+	}
+	if c.Wait == 0 {
+		c.Wait = DefaultWait
 	}
 	if c.Refresh == 0 {
 		c.Refresh = DefaultRefresh

@@ -13,7 +13,7 @@ import (
 
 // dispatch sends D the request. The caller holds the lock and has committed.
 func (f *Fleet) dispatch(a *attempt) {
-	d := &decode{done: make(chan struct{})}
+	d := &decode{done: make(chan struct{}), sent: time.Now()}
 	d.ctx, d.stop = context.WithCancelCause(f.life)
 	a.decode = d
 	close(a.sent)
@@ -44,14 +44,18 @@ func (f *Fleet) undispatched(a *attempt, err error) {
 		f.family(a.plan.Attempt.Handoff).final = err
 	}
 	if handoff.CodeOf(err) == handoff.CodeCapacity {
-		running := 0
-		for _, x := range f.attempts {
-			if x.d == a.d && x.decode != nil && x.decode.token {
-				running++
-			}
-		}
-		a.d.learn(running)
+		a.d.full(f.at(a.d, func(x *attempt) bool { return x.decode != nil && x.decode.token }))
 	}
+}
+
+// at counts the attempts at a D. The caller holds the lock.
+func (f *Fleet) at(d *seat, which func(*attempt) bool) (n int) {
+	for _, a := range f.attempts {
+		if a.d == d && which(a) {
+			n++
+		}
+	}
+	return n
 }
 
 // Attach gives D's bytes to the one reader. There is no second reading: the
@@ -156,7 +160,9 @@ func (f *Fleet) read(a *attempt, d *decode, each func(engine.DecodeEvent) error)
 			}
 			f.mu.Lock()
 			d.token = true
+			open := f.at(a.d, func(x *attempt) bool { return x.open })
 			f.mu.Unlock()
+			a.d.began(open)
 		}
 		e := engine.DecodeEvent{Position: position, Text: part.Bytes, Tokens: part.Tokens, Finish: part.Finish}
 		position += part.Tokens

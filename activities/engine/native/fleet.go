@@ -29,6 +29,7 @@ type Fleet struct {
 	seats       []*seat
 	byAddress   map[string]*seat
 	metrics     *metrics
+	gate        *gate
 
 	life context.Context
 	end  context.CancelFunc
@@ -76,6 +77,7 @@ func Open(c Config) (*Fleet, error) {
 		attempts: map[handoff.Attempt]*attempt{}, freeing: map[handoff.Attempt]*release{}, families: map[handoff.HandoffID]*family{}, refusals: map[string]refusal{}}
 	// Later lives are greater: a ledger that outlives us takes the newest.
 	f.incarnation = handoff.Incarnation(f.began.UnixNano())
+	f.gate = newGate(f.limitOf)
 	f.table = handoff.NewTargets(NodeID, f.incarnation)
 	if err := f.seat(); err != nil {
 		return nil, err
@@ -106,7 +108,7 @@ func (f *Fleet) seat() error {
 			if err != nil {
 				return err
 			}
-			s := &seat{f: f, url: url, id: EngineID(server.Address()), server: server, role: list.role, change: make(chan struct{})}
+			s := &seat{f: f, url: url, id: EngineID(server.Address()), server: server, role: list.role}
 			for _, other := range f.seats {
 				if other.id == s.id {
 					return handoff.Errorf(handoff.CodeInvalid, "engine %s is named twice", s.id)

@@ -29,19 +29,20 @@ func newMetrics(r prometheus.Registerer, f *Fleet) (*metrics, error) {
 	}
 	up := prometheus.NewDesc("surehand_native_engine_up", "Whether a native engine serves.", []string{"engine"}, nil)
 	open := prometheus.NewDesc("surehand_native_attempts_open", "Attempts under way.", nil, nil)
+	waits := prometheus.NewDesc("surehand_native_waiting", "Requests that wait for room at a D.", nil, nil)
 	if r == nil {
 		return m, nil
 	}
 	return m, errors.Join(r.Register(m.prefills), r.Register(m.poisoned), r.Register(m.releases), r.Register(m.recomputed),
-		r.Register(collector{f, up, open}))
+		r.Register(collector{f, up, open, waits}))
 }
 
 type collector struct {
-	f        *Fleet
-	up, open *prometheus.Desc
+	f               *Fleet
+	up, open, waits *prometheus.Desc
 }
 
-func (c collector) Describe(ch chan<- *prometheus.Desc) { ch <- c.up; ch <- c.open }
+func (c collector) Describe(ch chan<- *prometheus.Desc) { ch <- c.up; ch <- c.open; ch <- c.waits }
 
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range c.f.seats {
@@ -55,6 +56,10 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	n := len(c.f.attempts)
 	c.f.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(c.open, prometheus.GaugeValue, float64(n))
+	c.f.gate.mu.Lock()
+	n = c.f.gate.count
+	c.f.gate.mu.Unlock()
+	ch <- prometheus.MustNewConstMetric(c.waits, prometheus.GaugeValue, float64(n))
 }
 
 // Open counts the attempts under way, by whether D was sent them.

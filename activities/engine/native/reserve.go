@@ -2,7 +2,6 @@ package native
 
 import (
 	"context"
-	"time"
 
 	"github.com/surehand/surehand/activities/engine"
 	"github.com/surehand/surehand/activities/engine/vllm"
@@ -92,24 +91,6 @@ func (s *seat) room(a *attempt, r engine.Reservation, d engine.Description) erro
 		return handoff.Errorf(handoff.CodeCapacity, "D %s has %d blocks free of %d, %d are needed", s.id, d.BlocksFree, d.Blocks, need)
 	}
 	return nil
-}
-
-// limit is how many requests D takes at once, 0 when that is not known.
-func (s *seat) limit() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	limit := s.f.config.Concurrency
-	if s.learned > 0 && time.Since(s.taught) < learnedFor && (limit == 0 || s.learned < limit) {
-		limit = s.learned
-	}
-	return limit
-}
-
-// learn takes D's refusal for want of room for what it says, for a while.
-func (s *seat) learn(running int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.learned, s.taught = max(1, running), time.Now()
 }
 
 // give ends an attempt that was refused before its target was open.

@@ -20,15 +20,13 @@ type seat struct {
 	server *vllm.Server
 	role   engine.Role
 
-	mu      sync.Mutex
-	up      bool
-	facts   vllm.Facts
-	sample  vllm.Sample // the last good one; zero: none yet
-	misses  int
-	scrape  *scrape // under way
-	change  chan struct{}
-	learned int // requests at once that D has room for, as its refusal told; 0: not known
-	taught  time.Time
+	mu     sync.Mutex
+	up     bool
+	facts  vllm.Facts
+	sample vllm.Sample // the last good one; zero: none yet
+	misses int
+	scrape *scrape // under way
+	window window
 }
 
 func (s *seat) side() vllm.Side {
@@ -81,14 +79,13 @@ func (s *seat) known() (vllm.Sample, vllm.Facts, bool) {
 }
 
 func (s *seat) came(facts vllm.Facts) {
+	defer s.f.gate.moved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.up {
 		s.f.config.Log.Info("engine serves", "engine", s.id, "model", facts.Model, "revision", facts.Revision())
 	}
-	s.facts, s.up, s.misses = facts, true, 0
-	close(s.change)
-	s.change = make(chan struct{})
+	s.facts, s.up, s.misses, s.window = facts, true, 0, window{}
 }
 
 // missed notes an unanswered question. A refused connection is believed at once.
