@@ -60,6 +60,7 @@ func command() *cobra.Command {
 			return run(cmd.Context(), v, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
+	cmd.AddCommand(topoCommand())
 	f := cmd.Flags()
 	f.String("config", "", "file of flags (yaml, json, toml)")
 	f.String("node", "", "name of this daemon, unique in the deployment (required)")
