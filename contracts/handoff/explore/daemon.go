@@ -10,7 +10,7 @@ func (w *world) sourceSteps(a int, out emit) {
 		f(n)
 		out(act{kind: kind, a: uint8(a), p: uint8(p)}, false, n)
 	}
-	if w.sent(msgPrefill, a) && r == nil {
+	if w.sent(msgPrefill, a) && r == nil && !w.quicker(a) {
 		simple(actPrefill, 0, func(n *world) { n.prefill(a) })
 	}
 	if w.fine(a) && w.memory(a) == a {
@@ -143,6 +143,12 @@ func (w *world) targetSteps(a int, out emit) {
 			for x := range many {
 				n.pages(x)
 			}
+			if n.quicker(a) && n.sourceOf(a) == nil {
+				n.prefill(a)
+				if s, t := n.sourceOf(a), n.targetOf(a); s != nil && s.State == handoff.SourceSealed && t != nil && t.State == handoff.TargetOpened {
+					n.pull(a)
+				}
+			}
 		})
 	}
 	if w.sent(msgUndo, a) && (r == nil || !r.State.Final() && r.State != handoff.TargetCommitted || w.Omit.Has(handoff.RuleUndoKeepsCommit)) {
@@ -181,17 +187,7 @@ func (w *world) pullSteps(a int, r *handoff.Target, simple func(actKind, int, fu
 	sealed := src != nil && src.State == handoff.SourceSealed
 	switch {
 	case !w.fine(a) && r.State == handoff.TargetOpened && sealed:
-		simple(actPull, 0, func(n *world) {
-			for p := range n.pieces() {
-				n.post(a, p)
-				n.land(a, p, false)
-			}
-			n.verify(a)
-			if n.Quick {
-				n.question(a)
-				n.yes(a)
-			}
-		})
+		simple(actPull, 0, func(n *world) { n.pull(a) })
 	case w.fine(a):
 		w.finePullSteps(a, r, sealed, simple, out)
 	}
@@ -199,6 +195,22 @@ func (w *world) pullSteps(a int, r *handoff.Target, simple func(actKind, int, fu
 		simple(actQuestion, 0, func(n *world) { n.question(a) })
 	}
 }
+
+// pull reads and verifies everything in one step.
+func (w *world) pull(a int) {
+	for p := range w.pieces() {
+		w.post(a, p)
+		w.land(a, p, false)
+	}
+	w.verify(a)
+	if w.Quick {
+		w.question(a)
+		w.yes(a)
+	}
+}
+
+// quicker says whether a opens, prefills and is pulled in one step.
+func (w *world) quicker(a int) bool { return w.Quicker && a >= e2 }
 
 func (w *world) finePullSteps(a int, r *handoff.Target, sealed bool, simple func(actKind, int, func(*world)), out emit) {
 	src := w.sourceOf(a)

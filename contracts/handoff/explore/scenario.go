@@ -13,6 +13,7 @@ type Scenario struct {
 	Local       bool      // the holder reads by itself; nobody else can stop it
 	SlowAnswers bool      // verdicts are read at one instant and used at a later one
 	Quick       bool      // a pull, the question and its yes are one step
+	Quicker     bool      // and epoch 2 opens, prefills and is pulled in one step
 	Begin       []actKind // the search begins after these steps of epoch 1
 	Readers     bool      // a gateway may pause between reading, testing and writing
 	SameD       bool      // epoch 2 is placed on the same D

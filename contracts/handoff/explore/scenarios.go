@@ -2,10 +2,11 @@ package explore
 
 // Where a search may begin.
 var (
-	validated = []actKind{actOpen, actPrefill, actPull}           // e1 may commit
-	delivered = []actKind{actOpen, actPrefill, actPull, actMoved} // and its Commit is out
-	closed    = []actKind{actMoveFails, actAsked}                 // e1 is closed at TD, W0 may plan e2
-	replanned = []actKind{actMoveFails, actAsked, actPlaced}      // and did
+	validated = []actKind{actOpen, actPrefill, actPull}                                              // e1 may commit
+	delivered = []actKind{actOpen, actPrefill, actPull, actMoved}                                    // and its Commit is out
+	closed    = []actKind{actMoveFails, actAsked}                                                    // e1 is closed at TD, W0 may plan e2
+	replanned = []actKind{actMoveFails, actAsked, actPlaced}                                         // and did
+	taken     = []actKind{actOpen, actPrefill, actPull, actMoved, actCommit, actFault, actMoveFails} // e1 is visible, W1 took over and fences
 )
 
 // Scenarios are the searches with every rule in force. None may find anything.
