@@ -1,6 +1,9 @@
 package handoff
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // TraceEvent is one accepted or refused event of a machine, as a daemon emits
 // it. Names are those of String: a trace can be kept as text.
@@ -122,16 +125,22 @@ func (t *Trace) epochs(life traceLife, e TraceEvent) string {
 // Final says whether every attempt in the trace has ended, and gives the first
 // that has not: for a run that should be at rest (S9).
 func (t *Trace) Final() (attempt Attempt, state string, ok bool) {
-	found := false
+	var first traceKey
+	ok = true
 	for k, s := range t.at {
 		if s == "closed" || s == "aborted" || s == "unknown" {
 			continue
 		}
-		if !found || k.attempt.Compare(attempt) < 0 {
-			attempt, state, found = k.attempt, s, true
+		if ok || k.before(first) {
+			first, state, ok = k, s, false
 		}
 	}
-	return attempt, state, !found
+	return first.attempt, state, ok
+}
+
+// before orders keys: by attempt, machine, then the daemon's life.
+func (k traceKey) before(o traceKey) bool {
+	return cmp.Or(k.attempt.Compare(o.attempt), cmp.Compare(k.machine, o.machine), cmp.Compare(k.node, o.node), cmp.Compare(k.incarnation, o.incarnation)) < 0
 }
 
 func targetPath(event, from, to string, code Code) string {

@@ -37,6 +37,7 @@ var Mutants = []Mutant{
 	{Scenario{Name: "an undo keeps a commit", Faults: Takeover, Omit: omit(handoff.RuleUndoKeepsCommit)}, "S6", 0, "M12", true},
 	{Scenario{Name: "decode lease", Quick: true, Quicker: true, Begin: delivered, Faults: Kill, Omit: omit(handoff.RuleDecodeLease)}, "leak", 0, "M13", false},
 	{Scenario{Name: "a cancel is looked for", Quick: true, Quicker: true, Faults: Cancel, Omit: omit(handoff.RuleCancelBeforePlan)}, "S2", 0, "section 3, cancel", false},
+	{Scenario{Name: "epoch order", SameD: true, Quick: true, Quicker: true, Omit: omit(handoff.RuleEpochOrder)}, "S3", 0, "S3", true},
 	{Scenario{Name: "reader: records before the write", Readers: true, Quick: true, Quicker: true, Begin: delivered, Omit: omit(handoff.RuleReaderRecords)}, "S2", 0, "M16", true},
 	{Scenario{Name: "reader: records before the answer", Readers: true, Quick: true, Quicker: true, Begin: delivered, Omit: omit(handoff.RuleReaderAnswers)}, "S2", 0, "5(c)", true},
 	{Scenario{Name: "reader: whom history names", Readers: true, Quick: true, Quicker: true, Begin: delivered, Faults: Takeover, Omit: omit(handoff.RuleReaderNamed, handoff.RuleReaderSame)}, "S2", omit(handoff.RuleReaderNamed), "5(c)", false},
