@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"time"
 
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/transferd/internal/native"
 	"github.com/surehand/surehand/transferd/internal/socket"
 )
 
@@ -54,10 +56,14 @@ func (e *Engine) attachOnce(ctx context.Context) (l *link, attached *transferv1.
 			err = also(err, conn.Close())
 		}
 	}()
-	hello := &transferv1.EngineMessage{Id: 1, Body: &transferv1.EngineMessage_Attach{Attach: &transferv1.Attach{
-		Engine: string(e.cfg.Engine), SegmentBytes: uint64(len(e.cfg.Segment.Bytes())), FlagSlots: e.cfg.FlagSlots,
-		Revision: e.cfg.Revision, Layout: e.cfg.Layout[:]}}}
-	if err := conn.SendFirst(time.Now().Add(sendTimeout), hello, e.cfg.Segment.File(), e.flags.File()); err != nil {
+	attach := &transferv1.Attach{Engine: string(e.cfg.Engine), SegmentBytes: uint64(len(e.cfg.Segment.Bytes())), FlagSlots: e.cfg.FlagSlots,
+		Revision: e.cfg.Revision, Layout: e.cfg.Layout[:]}
+	files, err := e.lend(conn, attach)
+	if err != nil {
+		return nil, nil, err
+	}
+	hello := &transferv1.EngineMessage{Id: 1, Body: &transferv1.EngineMessage_Attach{Attach: attach}}
+	if err := conn.SendFirst(time.Now().Add(sendTimeout), hello, files...); err != nil {
 		return nil, nil, unavailable(err)
 	}
 	reply := new(transferv1.DaemonMessage)
@@ -71,6 +77,23 @@ func (e *Engine) attachOnce(ctx context.Context) (l *link, attached *transferv1.
 		return nil, nil, handoff.Errorf(handoff.CodeUnavailable, "the daemon did not attach in time")
 	}
 	return &link{conn: conn, next: 1, pending: map[uint64]chan *transferv1.DaemonMessage{}}, reply.GetAttached(), nil
+}
+
+// lend says where the segment is, and gives the descriptors to send. Plain memory
+// is opened to the daemon that serves the socket, and to no other process.
+func (e *Engine) lend(conn *socket.Conn, m *transferv1.Attach) ([]*os.File, error) {
+	if f := e.cfg.Segment.File(); f != nil {
+		return []*os.File{f, e.flags.File()}, nil
+	}
+	pid, err := native.PeerPID(conn.Unix())
+	if err == nil {
+		err = native.AllowReader(pid)
+	}
+	if err != nil {
+		return nil, handoff.Errorf(handoff.CodeDenied, "plain memory: %s", err)
+	}
+	m.ProcessAddress = native.Address(e.cfg.Segment.Bytes())
+	return []*os.File{e.flags.File()}, nil
 }
 
 // unavailable types an error that says nothing about what was done; one that is

@@ -15,10 +15,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Checksum is the CRC32C (Castagnoli) of b: the digest of an announced piece.
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// Memory is a memfd owned by this process, mapped once, sealed against shrink
-// and grow. An engine keeps its KV cache in one.
+// Memory is where an engine keeps its KV cache: a memfd owned by this process,
+// mapped once, sealed against shrink and grow; or plain memory of this process.
 type Memory struct {
-	file  *os.File
+	file  *os.File // nil for plain memory
 	bytes []byte
 	once  sync.Once
 	err   error
@@ -37,19 +37,35 @@ func NewMemory(name string, bytes int) (*Memory, error) {
 	return &Memory{file: f, bytes: b}, nil
 }
 
+// NewPlainMemory makes zeroed memory that the daemon reads and writes by
+// process_vm_readv and process_vm_writev instead of mapping it: slower, and the
+// kernel may forbid it, which Attach then says. It is for engines that cannot
+// allocate their cache in a memfd.
+func NewPlainMemory(bytes int) (*Memory, error) {
+	b, err := native.Anonymous(bytes)
+	if err != nil {
+		return nil, handoff.Errorf(handoff.CodeCapacity, "memory: %s", err)
+	}
+	return &Memory{bytes: b}, nil
+}
+
 // Bytes is the whole memory; not to be used after Close.
 func (m *Memory) Bytes() []byte { return m.bytes }
 
 // Floats views the same memory as float32; not to be used after Close.
 func (m *Memory) Floats() []float32 { return native.Floats(m.bytes) }
 
-// File is the descriptor that Attach passes to the daemon.
+// File is the descriptor that Attach passes to the daemon, nil for plain memory.
 func (m *Memory) File() *os.File { return m.file }
 
 // Close unmaps and closes; a repeat answers the same.
 func (m *Memory) Close() error {
 	m.once.Do(func() {
-		if err := errors.Join(native.Unmap(m.bytes), m.file.Close()); err != nil {
+		err := native.Unmap(m.bytes)
+		if m.file != nil {
+			err = errors.Join(err, m.file.Close())
+		}
+		if err != nil {
 			m.err = handoff.Errorf(handoff.CodeInternal, "close memory: %s", err)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/surehand/surehand/transferd/fence"
 	"github.com/surehand/surehand/transferd/metrics"
 	"github.com/surehand/surehand/transferd/pull"
+	"github.com/surehand/surehand/transferd/segment"
 	"github.com/surehand/surehand/transferd/session"
 	"github.com/surehand/surehand/transferd/store"
 	"github.com/surehand/surehand/transferd/trace"
@@ -82,6 +83,9 @@ func Start(cfg Config) (*Daemon, error) {
 	if err := d.listen(); err != nil {
 		stop()
 		return nil, errors.Join(err, d.unlisten(ctx), st.Close())
+	}
+	if err := segment.ProbeProcess(); err != nil {
+		cfg.Log.Warn("engines with plain memory are refused: it cannot be read from here", "error", err)
 	}
 	d.serve(ctx)
 	return d, nil

@@ -169,6 +169,11 @@ func attach(t *testing.T, socket string, id handoff.EngineID) *engine {
 	t.Helper()
 	memory, err := client.NewMemory("segment", segment)
 	check(t, err)
+	return attachMemory(t, socket, id, memory)
+}
+
+func attachMemory(t *testing.T, socket string, id handoff.EngineID, memory *client.Memory) *engine {
+	t.Helper()
 	a, err := client.Attach(background(t), client.EngineConfig{Socket: socket, Engine: id, Revision: shape.Revision, Layout: shape.Layout, Segment: memory, FlagSlots: 16})
 	check(t, err)
 	e := &engine{Engine: a, id: id, memory: memory, ended: make(chan struct{})}

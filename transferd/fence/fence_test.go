@@ -311,7 +311,7 @@ func TestASecondConnectionTakesTheSourceOverFromTheFirst(t *testing.T) {
 	check(t, c.Announce(e, p.Attempt, []uint32{0, 1, 2, 3}, []uint32{0, 0, 0, 0}))
 	first, err := c.Admit(context.Background(), p.Attempt, g.Capability, Holder{"n1", 1})
 	check(t, err)
-	_, err = first.Begin([]uint32{0, 1}, nil)
+	err = first.Begin([]uint32{0, 1})
 	check(t, err)
 	taken := make(chan *Reading, 1)
 	go func() {
@@ -322,7 +322,7 @@ func TestASecondConnectionTakesTheSourceOverFromTheFirst(t *testing.T) {
 		taken <- r
 	}()
 	<-first.Stopped()
-	_, err = first.Begin([]uint32{2}, nil)
+	err = first.Begin([]uint32{2})
 	wantCode(t, err, handoff.CodeClosed)
 	select {
 	case <-taken:
@@ -334,7 +334,9 @@ func TestASecondConnectionTakesTheSourceOverFromTheFirst(t *testing.T) {
 	if runs, _ := second.News(); !slices.Equal(runs, []wire.Run{{First: 0, Count: 4}}) {
 		t.Fatal(runs)
 	}
-	views, err := second.Begin([]uint32{1}, nil)
+	check(t, second.Begin([]uint32{1}))
+	var buffer []byte
+	views, err := second.Views([]uint32{1}, nil, &buffer)
 	check(t, err)
 	if len(views) != 1 || len(views[0]) != blockBytes {
 		t.Fatal(len(views))

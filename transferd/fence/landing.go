@@ -2,6 +2,7 @@ package fence
 
 import (
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/segment"
 )
 
 // Pulled is what a finished pull did; a repeat of it is answered with it.
@@ -79,9 +80,28 @@ func (l *Landing) Shape() handoff.Shape { return l.shape }
 // Stopped is closed once the target is over: no write may begin any more.
 func (l *Landing) Stopped() <-chan struct{} { return l.stopped }
 
-// View is the memory of a piece; to be written only while it is posted.
+// View is the memory of a piece, nil when it is not mapped here; to be written
+// only while it is posted.
 func (l *Landing) View(piece uint32) []byte {
 	return l.target.engine.Segment.View(l.target.extents[piece])
+}
+
+// Places cuts buffer into a place for each piece, for memory that has no views.
+func (l *Landing) Places(pieces []uint32, buffer *[]byte, into [][]byte) [][]byte {
+	return segment.Carve(buffer, l.extents(pieces), into)
+}
+
+// Write copies bytes into the memory of posted pieces that has no views.
+func (l *Landing) Write(pieces []uint32, from [][]byte) error {
+	return l.target.engine.Segment.Write(l.extents(pieces), from)
+}
+
+func (l *Landing) extents(pieces []uint32) []segment.Extent {
+	out := make([]segment.Extent, len(pieces))
+	for i, p := range pieces {
+		out[i] = l.target.extents[p]
+	}
+	return out
 }
 
 // Length is the size of a piece of this target's shape.

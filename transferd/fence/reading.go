@@ -6,6 +6,7 @@ import (
 	"github.com/surehand/surehand/contracts/capability"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/wire"
+	"github.com/surehand/surehand/transferd/segment"
 )
 
 // MaxArrivals bounds the attempts whose pulls wait for their source to open.
@@ -225,14 +226,14 @@ func (r *Reading) Sealed() (wire.Sealed, bool) {
 	return wire.Sealed{Manifest: s.Manifest, Digests: m.Digests}, ok
 }
 
-// Begin posts a read of each piece and gives the memory to read from, valid
-// until Done. It posts all or none.
-func (r *Reading) Begin(pieces []uint32, views [][]byte) ([][]byte, error) {
+// Begin posts a read of each piece; until Done its memory may be looked at. It
+// posts all or none.
+func (r *Reading) Begin(pieces []uint32) error {
 	c := r.core
 	c.enter()
 	defer c.leave()
 	if isClosed(r.stopped) {
-		return views, c.refused(handoff.Errorf(handoff.CodeClosed, "this connection may not read any more"))
+		return c.refused(handoff.Errorf(handoff.CodeClosed, "this connection may not read any more"))
 	}
 	for i, p := range pieces {
 		var err error
@@ -243,11 +244,44 @@ func (r *Reading) Begin(pieces []uint32, views [][]byte) ([][]byte, error) {
 		}
 		if err != nil {
 			r.done(i)
-			return views, err
+			return err
 		}
-		views = append(views, r.source.engine.Segment.View(r.source.extents[p]))
+	}
+	return nil
+}
+
+// Views gives the bytes of posted pieces, valid until Done: the memory itself
+// where it is mapped, else a copy in buffer.
+func (r *Reading) Views(pieces []uint32, views [][]byte, buffer *[]byte) ([][]byte, error) {
+	memory := r.source.engine.Segment
+	if len(pieces) > 0 && r.View(pieces[0]) == nil {
+		extents := r.source.places(pieces)
+		at := len(views)
+		views = segment.Carve(buffer, extents, views)
+		return views, memory.Read(extents, views[at:])
+	}
+	for _, p := range pieces {
+		views = append(views, r.View(p))
 	}
 	return views, nil
+}
+
+// View gives the memory of a posted piece, nil when it is not mapped here.
+func (r *Reading) View(piece uint32) []byte {
+	return r.source.engine.Segment.View(r.source.extents[piece])
+}
+
+// Copy copies posted pieces to where they shall be.
+func (r *Reading) Copy(pieces []uint32, into [][]byte) error {
+	return r.source.engine.Segment.Read(r.source.places(pieces), into)
+}
+
+func (s *source) places(pieces []uint32) []segment.Extent {
+	out := make([]segment.Extent, len(pieces))
+	for i, p := range pieces {
+		out[i] = s.extents[p]
+	}
+	return out
 }
 
 // Done ends n posted reads: their memory is not looked at any more.

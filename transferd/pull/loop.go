@@ -39,6 +39,9 @@ type loop struct {
 	nonce    handoff.Nonce  // of the question that waits for an answer
 	done     bool
 
+	staged [][]byte // the places of the batch that comes, when memory has no views
+	buffer []byte
+
 	began, lastByte time.Time // of the bytes
 	progress        time.Time // when something last went forward
 	result          fence.Pulled

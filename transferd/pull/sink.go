@@ -24,15 +24,31 @@ func (l *loop) Places(entries []wire.Entry, into [][]byte) ([][]byte, error) {
 			return into, handoff.Errorf(handoff.CodeMismatch, "piece %d has %d bytes at P, %d at D", e.Piece, e.Length, l.landing.Length(e.Piece))
 		}
 		l.status[e.Piece] = arriving
+	}
+	l.staged = l.staged[:0]
+	if len(entries) > 0 && l.landing.View(entries[0].Piece) == nil {
+		l.staged = l.landing.Places(named(entries), &l.buffer, l.staged)
+		return append(into, l.staged...), nil
+	}
+	for _, e := range entries {
 		into = append(into, l.landing.View(e.Piece))
 	}
 	return into, nil
+}
+
+func named(entries []wire.Entry) []uint32 {
+	out := make([]uint32, len(entries))
+	for i, e := range entries {
+		out[i] = e.Piece
+	}
+	return out
 }
 
 // Landed implements transport.Sink. A piece that is not what was read, or not
 // what P sealed, never lands: it is read again, once.
 func (l *loop) Landed(entries []wire.Entry, places [][]byte) error {
 	pieces := make([]uint32, 0, len(entries))
+	var good [][]byte // of pieces, where they wait to be written
 	var bytes uint64
 	for i, e := range entries {
 		l.inFlight -= min(l.inFlight, uint64(e.Length))
@@ -56,7 +72,15 @@ func (l *loop) Landed(entries []wire.Entry, places [][]byte) error {
 		}
 		l.checks[e.Piece], l.status[e.Piece] = check, here
 		pieces = append(pieces, e.Piece)
+		if len(l.staged) > 0 {
+			good = append(good, l.staged[i])
+		}
 		bytes += uint64(e.Length)
+	}
+	if len(good) > 0 {
+		if err := l.landing.Write(pieces, good); err != nil {
+			return err
+		}
 	}
 	l.lastByte = time.Now()
 	l.progress = l.lastByte

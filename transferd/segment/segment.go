@@ -1,41 +1,30 @@
-// Package segment is an engine's memory as the daemon sees it: a sealed memfd
-// mapped once per engine, never per request, in which every access goes through
-// a bounds-checked extent.
+// Package segment is an engine's memory as the daemon sees it, registered once
+// per engine, never per request. Whatever its kind, every access goes through a
+// bounds-checked extent.
 package segment
 
-import (
-	"os"
+import "github.com/surehand/surehand/contracts/handoff"
 
-	"github.com/surehand/surehand/contracts/handoff"
-	"github.com/surehand/surehand/transferd/internal/native"
-)
-
-// Segment is one mapped memory. Its owner closes it only when nothing posted can
-// touch it any more; a view used after that faults.
-type Segment struct{ memory []byte }
-
-// Map maps the first bytes of f, which must be sealed against shrinking: a
-// mapping that its owner can cut ends the reader with SIGBUS.
-func Map(f *os.File, bytes uint64) (*Segment, error) {
-	if err := native.CheckSealed(f, bytes); err != nil {
-		return nil, handoff.Errorf(handoff.CodeInvalid, "segment: %s", err)
-	}
-	memory, err := native.Map(f, bytes)
-	if err != nil {
-		return nil, handoff.Errorf(handoff.CodeCapacity, "segment: %s", err)
-	}
-	return &Segment{memory: memory}, nil
+// Memory is one kind of memory. Its methods are called with extents that lie
+// inside of it, by any goroutine. A call that returned has ended: nothing of it
+// can land any more. Errors are typed.
+type Memory interface {
+	// Kind names it.
+	Kind() string
+	// Bytes is its size.
+	Bytes() uint64
+	// View is the memory itself, nil when it is not mapped here.
+	View(e Extent) []byte
+	// Read copies extents out of the memory.
+	Read(from []Extent, into [][]byte) error
+	// Write copies into extents of the memory.
+	Write(to []Extent, from [][]byte) error
+	// Close gives it back; nothing may use it any more.
+	Close() error
 }
 
-// Bytes is the segment's size.
-func (s *Segment) Bytes() uint64 { return uint64(len(s.memory)) }
-
-// Close unmaps the segment.
-func (s *Segment) Close() error {
-	memory := s.memory
-	s.memory = nil
-	return native.Unmap(memory)
-}
+// Segment is one engine's memory.
+type Segment struct{ Memory }
 
 // Extent is the place of one piece.
 type Extent struct {
@@ -76,7 +65,19 @@ func (s *Segment) Extents(shape handoff.Shape, offsets []uint64) ([]Extent, erro
 	return out, nil
 }
 
-// View is the memory of an extent of this segment; Go checks its bounds again.
-func (s *Segment) View(e Extent) []byte {
-	return s.memory[e.At : e.At+uint64(e.Length) : e.At+uint64(e.Length)]
+// Carve cuts one buffer, grown when it is too small, into a place per extent.
+func Carve(buffer *[]byte, extents []Extent, into [][]byte) [][]byte {
+	total := 0
+	for _, e := range extents {
+		total += int(e.Length)
+	}
+	if cap(*buffer) < total {
+		*buffer = make([]byte, total)
+	}
+	b := (*buffer)[:total]
+	for _, e := range extents {
+		into = append(into, b[:e.Length:e.Length])
+		b = b[e.Length:]
+	}
+	return into
 }

@@ -132,7 +132,7 @@ func (s *session) attach() error {
 	}
 	core := s.server.cfg.Core
 	s.server.remember()
-	s.server.cfg.Log.Info("engine attached", "engine", s.engine.ID, "segment_bytes", s.engine.Segment.Bytes(),
+	s.server.cfg.Log.Info("engine attached", "engine", s.engine.ID, "memory", s.engine.Segment.Kind(), "segment_bytes", s.engine.Segment.Bytes(),
 		"adopted", len(attached.Adopted), "closed", len(attached.Closed))
 	s.putFirst(&transferv1.DaemonMessage{Id: m.GetId(), Body: &transferv1.DaemonMessage_Attached{Attached: &transferv1.Attached{
 		Node: string(core.Node()), Incarnation: uint64(core.Incarnation()), PeerAddress: s.server.cfg.PeerAddress,
@@ -141,8 +141,8 @@ func (s *session) attach() error {
 }
 
 func (s *session) adopt(m *transferv1.Attach, files []*os.File) (fence.Attached, error) {
-	if m == nil || len(files) != 2 {
-		return fence.Attached{}, handoff.Errorf(handoff.CodeInvalid, "the first message is an attach with two descriptors, got %d", len(files))
+	if want := descriptors(m); m == nil || len(files) != want {
+		return fence.Attached{}, handoff.Errorf(handoff.CodeInvalid, "the first message is an attach with %d descriptors, got %d", want, len(files))
 	}
 	if err := handoff.ValidateID("engine", m.GetEngine()); err != nil {
 		return fence.Attached{}, err
@@ -154,11 +154,11 @@ func (s *session) adopt(m *transferv1.Attach, files []*os.File) (fence.Attached,
 	if m.GetFlagSlots() == 0 || m.GetFlagSlots() > flagpage.MaxSlots {
 		return fence.Attached{}, handoff.Errorf(handoff.CodeInvalid, "%d flag slots, want 1..%d", m.GetFlagSlots(), flagpage.MaxSlots)
 	}
-	seg, err := segment.Map(files[0], m.GetSegmentBytes())
+	seg, err := s.segment(m, files)
 	if err != nil {
 		return fence.Attached{}, err
 	}
-	flags, err := mapFlags(files[1], m.GetFlagSlots())
+	flags, err := mapFlags(files[len(files)-1], m.GetFlagSlots())
 	if err != nil {
 		return fence.Attached{}, errors.Join(err, seg.Close())
 	}
@@ -171,6 +171,31 @@ func (s *session) adopt(m *transferv1.Attach, files []*os.File) (fence.Attached,
 	}
 	s.engine = e
 	return attached, nil
+}
+
+// descriptors is how many come with an attach: plain memory has none of its own.
+func descriptors(m *transferv1.Attach) int {
+	if m.GetProcessAddress() != 0 {
+		return 1
+	}
+	return 2
+}
+
+// segment takes the engine's memory. Plain memory is of the process at the other
+// end of the socket, as the kernel knows it, and of no other.
+func (s *session) segment(m *transferv1.Attach, files []*os.File) (*segment.Segment, error) {
+	if m.GetProcessAddress() == 0 {
+		return segment.Map(files[0], m.GetSegmentBytes())
+	}
+	p, err := native.PeerProcess(s.conn.Unix())
+	if err != nil {
+		return nil, handoff.Errorf(handoff.CodeDenied, "%s", err)
+	}
+	seg, err := segment.Process(p, m.GetProcessAddress(), m.GetSegmentBytes())
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return seg, nil
 }
 
 func mapFlags(f *os.File, slots uint32) ([]byte, error) {

@@ -136,6 +136,11 @@ func attach(t *testing.T, p *process, id handoff.EngineID) *engine {
 	t.Helper()
 	memory, err := client.NewMemory("segment", segment)
 	check(t, err)
+	return attachMemory(t, p, id, memory)
+}
+
+func attachMemory(t *testing.T, p *process, id handoff.EngineID, memory *client.Memory) *engine {
+	t.Helper()
 	e, err := client.Attach(background(t), client.EngineConfig{Socket: p.Socket, Engine: id, Revision: shape.Revision, Layout: shape.Layout, Segment: memory, FlagSlots: 4})
 	check(t, err)
 	t.Cleanup(func() {

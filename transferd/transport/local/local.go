@@ -48,8 +48,8 @@ type lane struct {
 	once sync.Once
 	over chan struct{}
 
-	entries       []wire.Entry
-	views, places [][]byte
+	entries []wire.Entry
+	places  [][]byte
 }
 
 func (l *lane) Name() string        { return "local" }
@@ -126,16 +126,24 @@ func (l *lane) copy() error {
 	for _, p := range batch {
 		l.entries = append(l.entries, wire.Entry{Piece: p, Length: l.reading.Length(p)})
 	}
-	var err error
-	if l.views, err = l.reading.Begin(batch, l.views[:0]); err != nil {
+	if err := l.reading.Begin(batch); err != nil {
 		return err
 	}
 	defer l.reading.Done(n)
+	var err error
 	if l.places, err = l.sink.Places(l.entries, l.places[:0]); err != nil {
 		return err
 	}
-	for i, view := range l.views {
-		copy(l.places[i], view)
+	isMapped := l.reading.View(batch[0]) != nil
+	if !isMapped { // many places a system call
+		if err := l.reading.Copy(batch, l.places); err != nil {
+			return err
+		}
+	}
+	for i, p := range batch {
+		if isMapped {
+			copy(l.places[i], l.reading.View(p))
+		}
 		l.entries[i].Check = wire.Checksum(l.places[i]) // while it is in the cache
 	}
 	return l.sink.Landed(l.entries, nil)

@@ -45,7 +45,8 @@ type served struct {
 	pieces  []uint32
 	bytes   uint32 // of the entries
 	views   [][]byte
-	sealed  bool // SEALED was sent
+	buffer  []byte // of pieces whose memory is not mapped here
+	sealed  bool   // SEALED was sent
 }
 
 // serveReading serves until the peer finishes, leaves, or the source is closed.
@@ -239,12 +240,15 @@ func (c *served) flush() error {
 		return nil
 	}
 	defer func() { c.entries, c.pieces, c.bytes = c.entries[:0], c.pieces[:0], 0 }()
-	views, err := c.reading.Begin(c.pieces, append(c.views[:0], nil)) // the first place is the table's
+	if err := c.reading.Begin(c.pieces); err != nil {
+		return err
+	}
+	defer c.reading.Done(len(c.pieces))
+	views, err := c.reading.Views(c.pieces, append(c.views[:0], nil), &c.buffer) // the first place is the table's
 	c.views = views[:0]
 	if err != nil {
 		return err
 	}
-	defer c.reading.Done(len(c.pieces))
 	for i := range c.entries {
 		c.entries[i].Check = wire.Checksum(views[i+1])
 	}

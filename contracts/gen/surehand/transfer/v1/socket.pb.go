@@ -381,17 +381,20 @@ func (*DaemonMessage_TargetEvent) isDaemonMessage_Body() {}
 
 func (*DaemonMessage_SourceEvent) isDaemonMessage_Body() {}
 
-// Attach is the first message: who the engine is, with two descriptors beside
-// it: its segment (memfd) and its flag page (memfd).
+// Attach is the first message: who the engine is, with its flag page (memfd) and,
+// before it, its segment (memfd) as descriptors beside it. An engine whose segment
+// is plain memory of its own process names the address instead and sends the flag
+// page alone.
 type Attach struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
-	SegmentBytes  uint64                 `protobuf:"varint,2,opt,name=segment_bytes,json=segmentBytes,proto3" json:"segment_bytes,omitempty"`
-	FlagSlots     uint32                 `protobuf:"varint,3,opt,name=flag_slots,json=flagSlots,proto3" json:"flag_slots,omitempty"`
-	Revision      string                 `protobuf:"bytes,4,opt,name=revision,proto3" json:"revision,omitempty"`
-	Layout        []byte                 `protobuf:"bytes,5,opt,name=layout,proto3" json:"layout,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Engine         string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
+	SegmentBytes   uint64                 `protobuf:"varint,2,opt,name=segment_bytes,json=segmentBytes,proto3" json:"segment_bytes,omitempty"`
+	FlagSlots      uint32                 `protobuf:"varint,3,opt,name=flag_slots,json=flagSlots,proto3" json:"flag_slots,omitempty"`
+	Revision       string                 `protobuf:"bytes,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	Layout         []byte                 `protobuf:"bytes,5,opt,name=layout,proto3" json:"layout,omitempty"`
+	ProcessAddress uint64                 `protobuf:"varint,6,opt,name=process_address,json=processAddress,proto3" json:"process_address,omitempty"` // 0: the segment is a memfd
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Attach) Reset() {
@@ -457,6 +460,13 @@ func (x *Attach) GetLayout() []byte {
 		return x.Layout
 	}
 	return nil
+}
+
+func (x *Attach) GetProcessAddress() uint64 {
+	if x != nil {
+		return x.ProcessAddress
+	}
+	return 0
 }
 
 type Attached struct {
@@ -1254,14 +1264,15 @@ const file_surehand_transfer_v1_socket_proto_rawDesc = "" +
 	"\x04done\x18\x06 \x01(\v2\x1a.surehand.transfer.v1.DoneH\x00R\x04done\x12F\n" +
 	"\ftarget_event\x18\a \x01(\v2!.surehand.transfer.v1.TargetEventH\x00R\vtargetEvent\x12F\n" +
 	"\fsource_event\x18\b \x01(\v2!.surehand.transfer.v1.SourceEventH\x00R\vsourceEventB\x06\n" +
-	"\x04body\"\x98\x01\n" +
+	"\x04body\"\xc1\x01\n" +
 	"\x06Attach\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12#\n" +
 	"\rsegment_bytes\x18\x02 \x01(\x04R\fsegmentBytes\x12\x1d\n" +
 	"\n" +
 	"flag_slots\x18\x03 \x01(\rR\tflagSlots\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\tR\brevision\x12\x16\n" +
-	"\x06layout\x18\x05 \x01(\fR\x06layout\"\xd3\x01\n" +
+	"\x06layout\x18\x05 \x01(\fR\x06layout\x12'\n" +
+	"\x0fprocess_address\x18\x06 \x01(\x04R\x0eprocessAddress\"\xd3\x01\n" +
 	"\bAttached\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12!\n" +
