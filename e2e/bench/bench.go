@@ -144,7 +144,7 @@ func (b *bench) round(ctx context.Context, side Side, clients, each int) (Round,
 	})
 	took := time.Since(began)
 	for _, a := range answers {
-		if err := a.Counted(b.Tokens); err != nil {
+		if err := b.ended(a); err != nil {
 			return Round{}, fmt.Errorf("%s at %d clients: %w", side, clients, err)
 		}
 	}
@@ -158,9 +158,20 @@ func (b *bench) round(ctx context.Context, side Side, clients, each int) (Round,
 	for kind := range after {
 		after[kind] -= before[kind]
 	}
-	first := make([]time.Duration, len(answers))
-	for i, a := range answers {
-		first[i] = a.FirstToken
+	var first []time.Duration
+	for _, a := range answers {
+		if a.Failure == nil {
+			first = append(first, a.FirstToken)
+		}
 	}
 	return Round{side, clients, traffic.Summarize(answers, took, traffic.SLO{}), first, after}, nil
+}
+
+// ended is an error unless the stream was whole, or refused with a type: more
+// than the machine can do is refused, which the report tells.
+func (b *bench) ended(a traffic.Answer) error {
+	if a.Failure != nil {
+		return a.Typed()
+	}
+	return a.Counted(b.Tokens)
 }

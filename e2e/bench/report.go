@@ -60,12 +60,12 @@ func first(rounds []Round, q float64) time.Duration {
 func (r *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "prefill %s of %d tokens, answers of %d tokens, %d P and %d D, %d rounds in turns, one gateway\n\n",
 		r.Prefill, r.PromptTokens, r.Tokens, r.Engines, r.Engines, r.Config.Rounds)
-	fmt.Fprintf(w, "%-4s %-9s %9s %9s %9s %9s %11s\n", "c", "side", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99", "handoffs/s")
+	fmt.Fprintf(w, "%-4s %-9s %9s %9s %9s %9s %11s %8s\n", "c", "side", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99", "handoffs/s", "refused")
 	for _, c := range r.Clients {
 		for _, side := range []Side{Bare, Surehand} {
 			rounds := r.of(side, c)
-			fmt.Fprintf(w, "%-4d %-9s %9s %9s %9s %9s %11.1f\n", c, side, millis(first(rounds, .5)), millis(first(rounds, .99)),
-				median(rounds, func(x Round) time.Duration { return x.Gap50 }), median(rounds, func(x Round) time.Duration { return x.Gap99 }), rate(rounds))
+			fmt.Fprintf(w, "%-4d %-9s %9s %9s %9s %9s %11.1f %8d\n", c, side, millis(first(rounds, .5)), millis(first(rounds, .99)),
+				median(rounds, func(x Round) time.Duration { return x.Gap50 }), median(rounds, func(x Round) time.Duration { return x.Gap99 }), rate(rounds), refused(rounds))
 		}
 		fmt.Fprintf(w, "%-4d %-9s %9s %9s %19s %10.0f%%\n", c, "added", millis(r.Added50(c)), millis(r.Added99(c)), "",
 			100*rate(r.of(Surehand, c))/rate(r.of(Bare, c)))
@@ -149,16 +149,23 @@ func millis(d time.Duration) string {
 func rate(rounds []Round) float64 {
 	var all []float64
 	for _, x := range rounds {
-		all = append(all, float64(x.Requests)/x.Took.Seconds())
+		all = append(all, float64(x.Whole)/x.Took.Seconds())
 	}
 	return traffic.Quantile(all, .5)
+}
+
+func refused(rounds []Round) (n int) {
+	for _, x := range rounds {
+		n += x.Refused
+	}
+	return n
 }
 
 func cpu(rounds []Round, kind string) float64 {
 	var used time.Duration
 	n := 0
 	for _, x := range rounds {
-		used, n = used+x.CPU[kind], n+x.Requests
+		used, n = used+x.CPU[kind], n+x.Whole
 	}
 	return float64(used) / float64(time.Millisecond) / float64(max(1, n))
 }

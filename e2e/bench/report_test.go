@@ -18,7 +18,7 @@ func report(added time.Duration, writes float64) *Report {
 					ttft += added
 				}
 				r.Rounds = append(r.Rounds, Round{Side: side, Clients: c, First: []time.Duration{ttft},
-					Summary: traffic.Summary{Requests: 1, Took: time.Second, FirstToken50: ttft}})
+					Summary: traffic.Summary{Requests: 1, Whole: 1, Took: time.Second, FirstToken50: ttft}})
 			}
 		}
 	}
