@@ -12,8 +12,7 @@ import (
 )
 
 // sleeps lists tests that may sleep outside a polling loop, each with its reason.
-var sleeps = map[string]string{
-}
+var sleeps = map[string]string{}
 
 // goFiles calls f for every Go file of the repository that suffix selects.
 func goFiles(t *testing.T, suffix string, f func(path string, src []byte)) {

@@ -124,7 +124,7 @@ func (w *world) fail(f fault) bool {
 		w.send(msgRelease, a) // cancel goes direct as well
 		w.send(msgReleaseP, a)
 	case Reattach:
-		if w.conn != g0 || w.got != 0 && !w.Omit.Has(handoff.RuleReaderPosition) || w.over {
+		if w.conn != g0 || w.named.gateway != g0 || w.got != 0 && !w.Omit.Has(handoff.RuleReaderPosition) || w.over {
 			return false
 		}
 		w.conn, w.moved = g1, true

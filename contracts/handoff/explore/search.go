@@ -22,6 +22,9 @@ type Result struct {
 // Failed says whether the search found a violation or a leak.
 func (r *Result) Failed() bool { return r.Violation != "" || r.Leaking > 0 }
 
+// reached stands for a violation where a goal was looked for.
+const reached = "reached"
+
 // edge leads to a state from its parent by the step number of that order.
 type edge struct {
 	parent uint32
@@ -36,13 +39,16 @@ type search struct {
 	clean    []bool
 	backward [][2]uint32 // to, from: edges without a fault
 	edges    int
+	goal     func(*world) bool // stop at the first state like this
 	view     handoff.World
 	scratch  []byte
 }
 
 // Run explores the scenario up to maxStates. The search is deterministic.
-func Run(sc Scenario, maxStates int) Result {
-	s := &search{sc: sc, seen: map[key]uint32{}}
+func Run(sc Scenario, maxStates int) Result { return run(sc, maxStates, nil) }
+
+func run(sc Scenario, maxStates int, goal func(*world) bool) Result {
+	s := &search{sc: sc, seen: map[key]uint32{}, goal: goal}
 	first, _ := initial(sc)
 	level := []*world{first}
 	s.add(first, edge{})
@@ -111,6 +117,10 @@ func (s *search) expand(w *world, id uint32, next *[]*world) (violation, step st
 				violation, step = strings.Join(v, "; "), x.String()
 				return
 			}
+		}
+		if fresh && s.goal != nil && s.goal(n) {
+			violation, step = reached, x.String()
+			return
 		}
 		if fresh {
 			n.events = events{}

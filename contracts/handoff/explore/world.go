@@ -200,6 +200,7 @@ func (w *world) start(g int) {
 	w.started, w.current, w.named = true, int8(g), reader{uint8(g), w.gw[g].incarnation, 1}
 	w.winner = uint8(w.index(plan.Attempt))
 	w.gw[g].told = bit(int(w.winner))
+	w.conn = uint8(g) // that gateway's client
 	w.wk[g] = worker{coord: c}
 	w.run(g)
 	w.hist = w.wk[g]
