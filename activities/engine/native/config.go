@@ -41,7 +41,7 @@ const (
 	missesToDown  = 3                      // scrapes without an answer, other than a refused connection
 	learnedFor    = 30 * time.Second       // how long a D's refusal for want of room is believed
 	releaseEvery  = 300 * time.Millisecond // doubled with each try
-	releaseMost   = 5 * time.Second
+	releaseMost   = time.Second
 	dispatchGrace = 500 * time.Millisecond // after which D has surely taken what it was sent
 	keepRecord    = 20 * time.Minute       // of a closed attempt: longer than a message is under way
 	unopenedKept  = time.Minute

@@ -56,6 +56,7 @@ type Faults struct {
 	Truncate      int           // D ends its stream after so many tokens, without [DONE]
 	PrefillGate   chan struct{} // P waits for it to close, before it pins
 	AnswerGate    chan struct{} // P waits for it to close, after it pinned
+	AnswerDelay   time.Duration // of P, after it pinned
 	TokenGate     chan struct{} // D waits for it before its first token
 	RestGate      chan struct{} // D waits for it after its first token
 	MetricsStatus int
@@ -221,6 +222,19 @@ func pass(ctx context.Context, gate chan struct{}) bool {
 	}
 	select {
 	case <-gate:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// delay waits; false when the client left first.
+func delay(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	select {
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

@@ -112,7 +112,7 @@ func (e *Engine) prefill(w http.ResponseWriter, r *http.Request, b body) {
 	}
 	life := e.life
 	e.mu.Unlock()
-	if !pass(r.Context(), f.AnswerGate) {
+	if !pass(r.Context(), f.AnswerGate) || !delay(r.Context(), f.AnswerDelay) {
 		return // pinned, and nobody was told: only the lease ends it
 	}
 	kv := "null"
