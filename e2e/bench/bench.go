@@ -63,6 +63,10 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
+	load, err := loadAverage()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "surehand-bench-")
 	if err != nil {
 		return nil, err
@@ -79,7 +83,7 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	}
 	b := &bench{Config: c, f: f, client: traffic.NewClient(f.HTTP["g1"]), proxy: bare.New(f)}
 	defer b.client.Close()
-	r = &Report{Config: c}
+	r = &Report{Config: c, Load: load}
 	if err := b.rounds(ctx, r); err != nil {
 		return r, err
 	}

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"fmt"
+	"os"
 	"syscall"
 	"time"
 )
@@ -19,4 +21,14 @@ func (b *bench) cpu() (map[string]time.Duration, error) {
 	}
 	out[generator] = time.Duration(own.Utime.Nano() + own.Stime.Nano())
 	return out, nil
+}
+
+// loadAverage of the last minute.
+func loadAverage() (one float64, err error) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Sscan(string(text), &one)
+	return one, err
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -11,9 +10,9 @@ import (
 )
 
 const (
-	counted    = 20  // handoffs whose writes are counted
-	longAnswer = 800 // tokens, a millisecond each or more: long enough to look between commit and end
-	settled    = 100 * time.Millisecond
+	counted    = 10  // handoffs whose writes are counted, one at a time
+	longAnswer = 500 // tokens, a millisecond each or more: long enough to look between commit and end
+	settled    = 50 * time.Millisecond
 )
 
 // History is what one handoff costs in histories. Writes are Temporal's own
@@ -23,60 +22,65 @@ type History struct {
 	WritesToCommit, ToEnd float64
 }
 
-// history counts over handoffs that all decode at once: the first look is when
-// each has its first token, the second when nothing runs any more.
-func (b *bench) history(ctx context.Context) (h History, err error) {
-	before, err := b.f.HistoryWrites(ctx)
-	if err != nil {
-		return h, err
-	}
-	var decoding, over sync.WaitGroup
-	answers := make([]traffic.Answer, counted)
-	decoding.Add(counted)
-	for i := range answers {
-		ask := b.ask(i)
-		ask.MaxTokens = longAnswer
-		var first sync.Once
-		ask.OnPiece = func(int) { first.Do(decoding.Done) }
-		over.Go(func() {
-			answers[i] = b.client.Send(ctx, ask)
-			first.Do(decoding.Done) // also of a stream that never came
-		})
-	}
-	decoding.Wait()
-	atCommit, err := b.quiet(ctx)
-	over.Wait()
-	if err != nil {
-		return h, err
-	}
-	for _, a := range answers {
-		if err := a.Counted(longAnswer); err != nil {
-			return h, err
+// history counts one handoff after the other, so that nothing else is counted.
+func (b *bench) history(ctx context.Context) (sum History, err error) {
+	for range counted {
+		h, err := b.one(ctx)
+		if err != nil {
+			return sum, err
 		}
+		sum.Events += h.Events / counted
+		sum.WritesToCommit += h.WritesToCommit / counted
+		sum.ToEnd += h.ToEnd / counted
+	}
+	return sum, nil
+}
+
+// one looks when its handoff decodes, and again when nothing runs any more.
+func (b *bench) one(ctx context.Context) (h History, err error) {
+	before, err := b.quiet(ctx)
+	if err != nil {
+		return h, err
+	}
+	ask := b.ask(0)
+	ask.MaxTokens = longAnswer
+	decoding := make(chan struct{})
+	var first sync.Once
+	begun := func() { first.Do(func() { close(decoding) }) }
+	ask.OnPiece = func(int) { begun() }
+	over := make(chan traffic.Answer, 1)
+	go func() {
+		a := b.client.Send(ctx, ask)
+		begun() // also of a stream that never came
+		over <- a
+	}()
+	<-decoding
+	atCommit, err := b.quiet(ctx)
+	answer := <-over
+	if err != nil {
+		return h, err
+	}
+	if err := answer.Counted(longAnswer); err != nil {
+		return h, err
 	}
 	if err := b.f.AtRest(ctx, restWithin); err != nil {
 		return h, err
 	}
-	atEnd, err := b.f.HistoryWrites(ctx)
+	atEnd, err := b.quiet(ctx)
 	if err != nil {
 		return h, err
 	}
-	h.WritesToCommit, h.ToEnd = float64(atCommit-before)/counted, float64(atEnd-before)/counted
-	h.Events, err = b.events(ctx, answers)
-	return h, err
+	events, err := b.f.History(ctx, fleet.DefaultTenant, answer.Handoff)
+	return History{float64(len(events.GetEvents())), float64(atCommit - before), float64(atEnd - before)}, err
 }
 
-// quiet reads the counter once it stands still: the first tokens run ahead of
-// the write that records the commit.
+// quiet reads the counter once it stands still: tokens run ahead of the write
+// that records their commit.
 func (b *bench) quiet(ctx context.Context) (int, error) {
-	last := -1
-	for range 5 {
+	for last := -1; ; {
 		now, err := b.f.HistoryWrites(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if now == last {
-			return now, nil
+		if err != nil || now == last {
+			return now, err
 		}
 		last = now
 		select {
@@ -85,17 +89,4 @@ func (b *bench) quiet(ctx context.Context) (int, error) {
 			return 0, ctx.Err()
 		}
 	}
-	return 0, fmt.Errorf("history writes went on while nothing but decoding was going on")
-}
-
-func (b *bench) events(ctx context.Context, answers []traffic.Answer) (float64, error) {
-	total := 0
-	for _, a := range answers {
-		h, err := b.f.History(ctx, fleet.DefaultTenant, a.Handoff)
-		if err != nil {
-			return 0, err
-		}
-		total += len(h.GetEvents())
-	}
-	return float64(total) / float64(len(answers)), nil
 }

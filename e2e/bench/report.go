@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 // Report of a run.
 type Report struct {
 	Config
+	Load    float64 // of the machine in the minute before
 	Rounds  []Round
 	History History
 }
@@ -60,6 +62,9 @@ func first(rounds []Round, q float64) time.Duration {
 func (r *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "prefill %s of %d tokens, answers of %d tokens, %d P and %d D, %d rounds in turns, one gateway\n\n",
 		r.Prefill, r.PromptTokens, r.Tokens, r.Engines, r.Engines, r.Config.Rounds)
+	if cores := float64(runtime.NumCPU()); r.Load > cores/2 {
+		fmt.Fprintf(w, "CAUTION: %.1f others wanted the %g cores before this began; times and CPU are theirs as well\n\n", r.Load, cores)
+	}
 	fmt.Fprintf(w, "%-4s %-9s %9s %9s %9s %9s %11s %8s\n", "c", "side", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99", "handoffs/s", "refused")
 	for _, c := range r.Clients {
 		for _, side := range []Side{Bare, Surehand} {
