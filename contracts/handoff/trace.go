@@ -6,7 +6,10 @@ import (
 )
 
 // TraceEvent is one accepted or refused event of a machine, as a daemon emits
-// it. Names are those of String: a trace can be kept as text.
+// it. Names are those of String: a trace can be kept as text. Events that change
+// no state may be left out. From may be empty for what a Step did not do itself
+// (a Tick's expire, whose Code is the cause); a target that a higher epoch's
+// open superseded needs no event of its own.
 type TraceEvent struct {
 	Node        NodeID
 	Incarnation Incarnation
@@ -60,9 +63,21 @@ func (t *Trace) Add(e TraceEvent) error {
 	}
 	life := traceLife{e.Node, e.Incarnation, e.Attempt.Handoff}
 	k := traceKey{life, e.Machine, e.Attempt}
+	if e.Machine == "engine" || e.To == "" {
+		return nil // news that claims no state
+	}
 	was, known := t.at[k]
 	if !known {
 		was = "unknown"
+	}
+	if e.From == "" {
+		e.From = was
+		if e.Event == TargetExpire.String() {
+			e.Code = ""
+		}
+	}
+	if e.Event == TargetSupersede.String() && e.To == was {
+		e.From = was // told after its open had been
 	}
 	fail := func(format string, args ...any) error {
 		return Errorf(CodeInternal, "%s %s at %s.i%d: %s %s -> %s %s: %s", e.Machine, e.Attempt, e.Node, e.Incarnation,
@@ -114,12 +129,22 @@ func (t *Trace) epochs(life traceLife, e TraceEvent) string {
 			return "S3: a higher epoch was opened before"
 		}
 		t.highest[life] = max(t.highest[life], e.Attempt.Epoch)
+		t.supersede(life, e.Attempt.Epoch)
 	case TargetPost.String(), TargetVerify.String(), TargetYes.String(), TargetCommit.String():
 		if e.Attempt.Epoch < t.highest[life] {
 			return "S3: a higher epoch was opened before"
 		}
 	}
 	return ""
+}
+
+// supersede closes what an open of epoch e closed at the same daemon (rule 6).
+func (t *Trace) supersede(life traceLife, e Epoch) {
+	for k, s := range t.at {
+		if k.traceLife == life && k.machine == "target" && k.attempt.Epoch < e && s != "committed" && s != "aborted" && s != "unknown" {
+			t.at[k] = TargetClosed.String()
+		}
+	}
 }
 
 // Final says whether every attempt in the trace has ended, and gives the first

@@ -32,6 +32,7 @@ var orders = map[string]string{
 	"contracts/handoff.*Targets.Clone":    "a copy under the same keys",
 	"contracts/handoff.*Sources.Clone":    "a copy under the same keys",
 	"contracts/handoff.*Pins.Clone":       "a copy under the same keys",
+	"contracts/handoff.*Trace.supersede":  "each entry is set under its own key",
 	"contracts/handoff.*Trace.Final":      "the smallest attempt is chosen",
 }
 

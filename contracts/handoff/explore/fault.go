@@ -226,7 +226,7 @@ func (w *world) resetRun() bool {
 	if w.current != 0 || w.hist.coord == nil || w.hist.coord.Plan().Attempt.Epoch != 2 || w.wk[1].coord != nil {
 		return false
 	}
-	c := handoff.NewCoordinator(w.plans[w.winner], handoff.Policy{MaxEpochs: 2})
+	c := handoff.NewCoordinator(w.plans[w.winner], handoff.Policy{MaxEpochs: 2, Detach: w.Detach})
 	c.Omit = w.Omit
 	w.reset, w.current = true, 1
 	w.wk[1] = worker{coord: c}

@@ -16,6 +16,7 @@ type Scenario struct {
 	Quicker     bool      // and epoch 2 opens, prefills and is pulled in one step
 	Begin       []actKind // the search begins after these steps of epoch 1
 	Readers     bool      // a gateway may pause between reading, testing and writing
+	Detach      bool      // the workflow ends at the commit
 	SameD       bool      // epoch 2 is placed on the same D
 	TwoGateways bool      // both take a head start with their own nonce before Start
 	TwoBodies   bool      // and their bodies differ

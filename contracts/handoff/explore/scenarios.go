@@ -39,6 +39,8 @@ var Scenarios = []Scenario{
 	{Name: "coarse: two gateways, two bodies", Quick: true, TwoGateways: true, TwoBodies: true},
 	{Name: "coarse: two gateways, takeover", Quick: true, TwoGateways: true, Faults: Takeover},
 	{Name: "coarse: reset", Quick: true, Faults: Reset},
+	{Name: "coarse: detach, takeover", Quick: true, Detach: true, Faults: Takeover},
+	{Name: "coarse: detach, D host restart", Quick: true, Detach: true, Faults: RestartHost},
 	{Name: "coarse: terminate", Faults: Terminate},
 	{Name: "reader: re-attach", Readers: true, Quick: true, Faults: Reattach},
 	{Name: "reader: re-attach, slow answers", Readers: true, Quick: true, SlowAnswers: true, Faults: Reattach},

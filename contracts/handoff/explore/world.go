@@ -195,7 +195,7 @@ func origin(sc Scenario) *world {
 // start is Start accepted: gateway g's plan is in the input, its worker runs.
 func (w *world) start(g int) {
 	plan := w.plans[[2]int{e1, e1b}[g]]
-	c := handoff.NewCoordinator(plan, handoff.Policy{MaxEpochs: 2})
+	c := handoff.NewCoordinator(plan, handoff.Policy{MaxEpochs: 2, Detach: w.Detach})
 	c.Omit = w.Omit
 	w.started, w.current, w.named = true, int8(g), reader{uint8(g), w.gw[g].incarnation, 1}
 	w.winner = uint8(w.index(plan.Attempt))
