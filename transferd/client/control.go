@@ -82,9 +82,10 @@ type Sides struct{ Target, Source bool }
 type PullSpec struct {
 	Plan             handoff.Plan
 	Token            handoff.Token
-	SourceAddress    string // host:port of TP's peer side
+	SourceAddress    string // host:port of TP's peer side; more of them, by commas, are further rails
 	Capability       []byte
 	ProgressDeadline time.Duration // zero: the daemon's default
+	Require          string        // the only lane that may be used: local, tcp; empty: the best that reaches
 }
 
 // Progress is how far a pull is.
@@ -111,7 +112,7 @@ func (c *Control) Pull(ctx context.Context, spec PullSpec, progress func(Progres
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.rpc.Pull(ctx, &transferv1.PullRequest{Plan: rpc.Plan(spec.Plan), Token: rpc.Token(spec.Token),
-		SourceAddress: spec.SourceAddress, Capability: spec.Capability, ProgressDeadlineMs: spec.ProgressDeadline.Milliseconds()})
+		SourceAddress: spec.SourceAddress, Capability: spec.Capability, ProgressDeadlineMs: spec.ProgressDeadline.Milliseconds(), Require: spec.Require})
 	if err != nil {
 		return PullResult{}, rpc.FromStatus(err)
 	}

@@ -22,7 +22,7 @@ func (s *Service) Describe(_ context.Context, m *transferv1.DescribeRequest) (*t
 		RegisteredBytes: st.RegisteredBytes, Ready: st.Ready, PinnedBlocks: uint32(st.PinnedBlocks),
 	}
 	for _, e := range st.Engines {
-		d.Engines = append(d.Engines, &transferv1.EngineDescription{Engine: string(e.ID), SegmentBytes: e.Bytes, Attached: true})
+		d.Engines = append(d.Engines, &transferv1.EngineDescription{Engine: string(e.ID), SegmentBytes: e.Bytes, Attached: true, Memory: e.Kind})
 	}
 	if m.GetAttempts() {
 		s.attempts(d)

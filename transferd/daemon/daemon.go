@@ -19,6 +19,7 @@ import (
 	"github.com/surehand/surehand/transferd/session"
 	"github.com/surehand/surehand/transferd/store"
 	"github.com/surehand/surehand/transferd/trace"
+	"github.com/surehand/surehand/transferd/transport"
 	"github.com/surehand/surehand/transferd/transport/local"
 	"github.com/surehand/surehand/transferd/transport/tcp"
 )
@@ -108,8 +109,7 @@ func (d *Daemon) listen() (err error) {
 	}
 	d.dialler = &tcp.Opener{Node: cfg.Node, Incarnation: st.Incarnation, Lease: d.core.Lease(), TLS: cfg.TLS}
 	d.puller = pull.New(pull.Config{Core: d.core, ProgressDeadline: cfg.ProgressDeadline, Log: cfg.Log,
-		Local: &local.Opener{Core: d.core},
-		TCP:   d.dialler})
+		Transports: []transport.Transport{&local.Opener{Core: d.core}, d.dialler}})
 	if d.engines, err = session.Listen(cfg.EngineSocket, session.Config{Core: d.core, PeerAddress: d.PeerAddress(), Log: cfg.Log, Remember: st.SetEngines}); err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ type Stats struct {
 type EngineStats struct {
 	ID    handoff.EngineID
 	Bytes uint64
+	Kind  string // of its memory
 }
 
 // Stats counts.
@@ -65,7 +66,7 @@ func (c *Core) Stats() Stats {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.engines)) {
 		e := c.engines[id]
-		s.Engines = append(s.Engines, EngineStats{id, e.Segment.Bytes()})
+		s.Engines = append(s.Engines, EngineStats{id, e.Segment.Bytes(), e.Segment.Kind()})
 		s.RegisteredBytes += e.Segment.Bytes()
 	}
 	return s

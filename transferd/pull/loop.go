@@ -3,6 +3,7 @@ package pull
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,31 +76,45 @@ func (l *loop) start() {
 // pull goes on over as many connections as it takes, until the target is
 // validated, or the pull failed for good and the target is closed.
 func (l *loop) pull(ctx context.Context) error {
-	pause := backoffMin
+	rails := strings.Split(l.run.spec.SourceAddress, ",")
 	for {
 		before := l.progress
-		err := l.connection(ctx)
+		address, _ := l.run.puller.rails.Choose(time.Now(), rails)
+		err := l.connection(ctx, address)
 		if err == nil {
 			return nil
 		}
 		if l.isOver() {
 			return l.landing.Why()
 		}
-		if handoff.CodeOf(err).Advice() != handoff.RetrySame {
+		if l.progress.After(before) {
+			l.run.puller.rails.Worked(address)
+		}
+		pause := l.blame(err, address, rails)
+		another := pause == 0 // nobody answered by this rail, one is left
+		if handoff.CodeOf(err).Advice() != handoff.RetrySame && !another {
 			return l.fail(err)
 		}
 		if time.Since(l.progress) >= l.run.spec.ProgressDeadline {
 			return l.fail(handoff.Errorf(handoff.CodeProgress, "nothing new for %s: %s", l.run.spec.ProgressDeadline, err))
 		}
-		if l.progress.After(before) {
-			pause = backoffMin
-		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(min(pause, backoffMax)):
 		case <-l.landing.Stopped():
 		}
-		pause = min(2*pause, backoffMax)
 	}
+}
+
+// blame pauses the rail that broke, and says in how long there is one again.
+func (l *loop) blame(err error, address string, rails []string) time.Duration {
+	if c := handoff.CodeOf(err); c != handoff.CodeUnavailable && c != handoff.CodeProgress {
+		return backoffMax // the peer answered: the rail is well
+	}
+	book := &l.run.puller.rails
+	now := time.Now()
+	book.Failed(now, address)
+	_, pause := book.Choose(now, rails)
+	return pause
 }
 
 func (l *loop) isOver() bool {
@@ -153,8 +168,8 @@ func (l *loop) tend(ctx context.Context) {
 
 // connection pulls over one connection until it is done or the connection broke.
 // Afterwards nothing that was asked for over it can land any more.
-func (l *loop) connection(ctx context.Context) error {
-	lane, err := l.open(ctx)
+func (l *loop) connection(ctx context.Context, address string) error {
+	lane, err := l.open(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -175,6 +190,7 @@ func (l *loop) connection(ctx context.Context) error {
 			if err != nil {
 				l.run.puller.cfg.Log.Debug("finish did not reach the source", "attempt", l.run.spec.Plan.Attempt.String(), "error", err)
 			}
+			l.run.puller.rails.Worked(address)
 			l.run.result = l.result
 			close(l.run.done) // before the connection is lingered on
 			return nil
@@ -188,13 +204,17 @@ func (l *loop) connection(ctx context.Context) error {
 	}
 }
 
-func (l *loop) open(ctx context.Context) (transport.Lane, error) {
+func (l *loop) open(ctx context.Context, address string) (transport.Lane, error) {
 	left := max(l.run.spec.ProgressDeadline-time.Since(l.progress), backoffMax)
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	p := l.run.spec.Plan
-	lane, err := l.run.puller.opener(l.run.spec).Open(ctx, transport.Target{Address: l.run.spec.SourceAddress, Node: p.P.Node,
-		Instance: p.P.Incarnation, Attempt: p.Attempt, Capability: l.run.spec.Capability}, l)
+	to := transport.Target{Address: address, Node: p.P.Node, Instance: p.P.Incarnation, Attempt: p.Attempt, Capability: l.run.spec.Capability}
+	how, err := l.run.puller.transport(l.run.spec, to)
+	if err != nil {
+		return nil, err
+	}
+	lane, err := how.Open(ctx, to, l)
 	if err != nil {
 		return nil, err
 	}

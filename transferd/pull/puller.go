@@ -11,6 +11,7 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/fence"
 	"github.com/surehand/surehand/transferd/transport"
+	"github.com/surehand/surehand/transferd/transport/rail"
 )
 
 const (
@@ -20,15 +21,14 @@ const (
 	// MaxRepulls is how often a piece whose bytes differ is read again.
 	MaxRepulls = 1
 
-	backoffMin = 5 * time.Millisecond
-	backoffMax = 100 * time.Millisecond
+	backoffMax = 100 * time.Millisecond // between two connections
 )
 
 // Config of a puller.
 type Config struct {
 	Core             *fence.Core
-	Local, TCP       transport.Opener
-	ProgressDeadline time.Duration // default of a pull; zero: handoff.ProgressDeadline
+	Transports       []transport.Transport // the best first
+	ProgressDeadline time.Duration         // default of a pull; zero: handoff.ProgressDeadline
 	Log              *slog.Logger
 }
 
@@ -36,14 +36,16 @@ type Config struct {
 type Spec struct {
 	Plan             handoff.Plan
 	Token            handoff.Token
-	SourceAddress    string
+	SourceAddress    string // its rails: addresses, by commas, the preferred first
 	Capability       []byte
 	ProgressDeadline time.Duration
+	Require          string // the only transport that may be used; empty: any
 }
 
 // Puller runs pulls: one per target, however often it is asked for.
 type Puller struct {
-	cfg Config
+	cfg   Config
+	rails rail.Book
 
 	mu      sync.Mutex
 	running map[handoff.Attempt]*Run
@@ -108,12 +110,21 @@ func (p *Puller) Running() int {
 	return len(p.running)
 }
 
-// opener chooses the transport: a source of this very daemon is copied.
-func (p *Puller) opener(s Spec) transport.Opener {
-	if s.Plan.P.Node == p.cfg.Core.Node() {
-		return p.cfg.Local
+// transport chooses how the bytes come: the best that reaches the source, or the
+// one that is required, never a slower one in its stead.
+func (p *Puller) transport(s Spec, t transport.Target) (transport.Transport, error) {
+	why := handoff.Errorf(handoff.CodeMismatch, "this daemon offers no %s", s.Require)
+	for _, o := range p.cfg.Transports {
+		if s.Require != "" && o.Name() != s.Require {
+			continue
+		}
+		err := o.Reaches(t)
+		if err == nil {
+			return o, nil
+		}
+		why = handoff.Errorf(handoff.CodeMismatch, "%s does not reach the source: %s", o.Name(), err)
 	}
-	return p.cfg.TCP
+	return nil, why
 }
 
 // Run is one pull that runs or ended.

@@ -1,6 +1,8 @@
 // Package transport is the port between a pull and the way its bytes come: a
 // Lane moves announced pieces from one source into the places that its Sink
-// gives, and hands over what TP says. Adapters: local, tcp.
+// gives, and hands over what TP says. Adapters: local, tcp. A lane over RDMA or
+// NVLink will be another Transport: its bytes land by themselves, its Step hands
+// over completions, and its Close destroys the queue pair.
 package transport
 
 import (
@@ -56,15 +58,19 @@ type Sink interface {
 
 // Target is whom and what a lane is opened to.
 type Target struct {
-	Address    string // host:port of TP's peer side
+	Address    string // host:port of TP's peer side, by the rail that was chosen
 	Node       handoff.NodeID
 	Instance   handoff.Incarnation // the life of TP that the plan names
 	Attempt    handoff.Attempt
 	Capability []byte
 }
 
-// Opener opens lanes.
-type Opener interface {
+// Transport opens lanes of one kind.
+type Transport interface {
+	// Name is what a pull may require, and what its report says was used.
+	Name() string
+	// Reaches says why it can not serve t, without asking anybody; nil: it may try.
+	Reaches(t Target) error
 	// Open reaches the source, within ctx.
 	Open(ctx context.Context, t Target, s Sink) (Lane, error)
 }

@@ -20,7 +20,18 @@ const batchBytes = 1 << 20
 // Opener opens lanes inside one daemon.
 type Opener struct{ Core *fence.Core }
 
-// Open implements transport.Opener.
+// Name implements transport.Transport.
+func (o *Opener) Name() string { return "local" }
+
+// Reaches implements transport.Transport: the source must be of this very daemon.
+func (o *Opener) Reaches(t transport.Target) error {
+	if t.Node != o.Core.Node() {
+		return handoff.Errorf(handoff.CodeMismatch, "%s is another host", t.Node)
+	}
+	return nil
+}
+
+// Open implements transport.Transport.
 func (o *Opener) Open(ctx context.Context, t transport.Target, sink transport.Sink) (transport.Lane, error) {
 	c := o.Core
 	if t.Node != c.Node() || t.Instance != c.Incarnation() {

@@ -33,7 +33,18 @@ type Opener struct {
 // Close closes the connections that are kept; nothing is kept afterwards.
 func (o *Opener) Close() { o.idle.close() }
 
-// Open implements transport.Opener: it speaks to exactly the daemon, in the life,
+// Name implements transport.Transport.
+func (o *Opener) Name() string { return "tcp" }
+
+// Reaches implements transport.Transport: any address will do.
+func (o *Opener) Reaches(t transport.Target) error {
+	if t.Address == "" {
+		return handoff.Errorf(handoff.CodeInvalid, "the source has no address")
+	}
+	return nil
+}
+
+// Open implements transport.Transport: it speaks to exactly the daemon, in the life,
 // that the plan names. A kept connection may have been closed by its peer: losing
 // it before it answered costs a dial, and PULL may be said twice.
 func (o *Opener) Open(ctx context.Context, t transport.Target, sink transport.Sink) (transport.Lane, error) {

@@ -25,9 +25,10 @@ type PullRequest struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Plan               *Plan                  `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
 	Token              *Token                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
-	SourceAddress      string                 `protobuf:"bytes,3,opt,name=source_address,json=sourceAddress,proto3" json:"source_address,omitempty"`                   // host:port of TP's peer side
+	SourceAddress      string                 `protobuf:"bytes,3,opt,name=source_address,json=sourceAddress,proto3" json:"source_address,omitempty"`                   // host:port of TP's peer side; more of them, by commas, are further rails
 	Capability         []byte                 `protobuf:"bytes,4,opt,name=capability,proto3" json:"capability,omitempty"`                                              // minted by TP, bound to this daemon as holder
 	ProgressDeadlineMs int64                  `protobuf:"varint,5,opt,name=progress_deadline_ms,json=progressDeadlineMs,proto3" json:"progress_deadline_ms,omitempty"` // 0: the daemon's default
+	Require            string                 `protobuf:"bytes,6,opt,name=require,proto3" json:"require,omitempty"`                                                    // the only lane that may be used; empty: the best one that reaches the source
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -95,6 +96,13 @@ func (x *PullRequest) GetProgressDeadlineMs() int64 {
 		return x.ProgressDeadlineMs
 	}
 	return 0
+}
+
+func (x *PullRequest) GetRequire() string {
+	if x != nil {
+		return x.Require
+	}
+	return ""
 }
 
 type PullProgress struct {
@@ -854,6 +862,7 @@ type EngineDescription struct {
 	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
 	SegmentBytes  uint64                 `protobuf:"varint,2,opt,name=segment_bytes,json=segmentBytes,proto3" json:"segment_bytes,omitempty"`
 	Attached      bool                   `protobuf:"varint,3,opt,name=attached,proto3" json:"attached,omitempty"`
+	Memory        string                 `protobuf:"bytes,4,opt,name=memory,proto3" json:"memory,omitempty"` // its kind: memfd, process
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -907,6 +916,13 @@ func (x *EngineDescription) GetAttached() bool {
 		return x.Attached
 	}
 	return false
+}
+
+func (x *EngineDescription) GetMemory() string {
+	if x != nil {
+		return x.Memory
+	}
+	return ""
 }
 
 type TargetDescription struct {
@@ -1226,7 +1242,7 @@ var File_surehand_transfer_v1_transfer_proto protoreflect.FileDescriptor
 
 const file_surehand_transfer_v1_transfer_proto_rawDesc = "" +
 	"\n" +
-	"#surehand/transfer/v1/transfer.proto\x12\x14surehand.transfer.v1\x1a surehand/transfer/v1/types.proto\"\xe9\x01\n" +
+	"#surehand/transfer/v1/transfer.proto\x12\x14surehand.transfer.v1\x1a surehand/transfer/v1/types.proto\"\x83\x02\n" +
 	"\vPullRequest\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x121\n" +
 	"\x05token\x18\x02 \x01(\v2\x1b.surehand.transfer.v1.TokenR\x05token\x12%\n" +
@@ -1234,7 +1250,8 @@ const file_surehand_transfer_v1_transfer_proto_rawDesc = "" +
 	"\n" +
 	"capability\x18\x04 \x01(\fR\n" +
 	"capability\x120\n" +
-	"\x14progress_deadline_ms\x18\x05 \x01(\x03R\x12progressDeadlineMs\"\xc2\x02\n" +
+	"\x14progress_deadline_ms\x18\x05 \x01(\x03R\x12progressDeadlineMs\x12\x18\n" +
+	"\arequire\x18\x06 \x01(\tR\arequire\"\xc2\x02\n" +
 	"\fPullProgress\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.surehand.transfer.v1.TargetStateR\x05state\x12#\n" +
 	"\rpieces_landed\x18\x02 \x01(\rR\fpiecesLanded\x12\x16\n" +
@@ -1295,11 +1312,12 @@ const file_surehand_transfer_v1_transfer_proto_rawDesc = "" +
 	"\atargets\x18\r \x03(\v2'.surehand.transfer.v1.TargetDescriptionR\atargets\x12A\n" +
 	"\asources\x18\x0e \x03(\v2'.surehand.transfer.v1.SourceDescriptionR\asources\x12\x14\n" +
 	"\x05ready\x18\x0f \x01(\bR\x05ready\x12#\n" +
-	"\rpinned_blocks\x18\x10 \x01(\rR\fpinnedBlocks\"l\n" +
+	"\rpinned_blocks\x18\x10 \x01(\rR\fpinnedBlocks\"\x84\x01\n" +
 	"\x11EngineDescription\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12#\n" +
 	"\rsegment_bytes\x18\x02 \x01(\x04R\fsegmentBytes\x12\x1a\n" +
-	"\battached\x18\x03 \x01(\bR\battached\"\xd8\x01\n" +
+	"\battached\x18\x03 \x01(\bR\battached\x12\x16\n" +
+	"\x06memory\x18\x04 \x01(\tR\x06memory\"\xd8\x01\n" +
 	"\x11TargetDescription\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x127\n" +
 	"\x05state\x18\x02 \x01(\x0e2!.surehand.transfer.v1.TargetStateR\x05state\x12\x16\n" +

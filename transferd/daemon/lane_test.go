@@ -1,0 +1,56 @@
+package daemon_test
+
+import (
+	"net"
+	"testing"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/client"
+)
+
+// nixl#1754, #1385, #1628: what was required is used, or the pull fails
+// before the first byte; never a slower lane in its stead.
+func TestARequiredLaneThatIsNotThereFailsInsteadOfAnother(t *testing.T) {
+	for require, want := range map[string]handoff.Code{"rdma": handoff.CodeMismatch, "nvlink": handoff.CodeMismatch, "local": handoff.CodeMismatch, "tcp": handoff.CodeNone} {
+		t.Run(require, func(t *testing.T) {
+			m := newPair(t)
+			m.ready()
+			spec := m.spec()
+			spec.Require = require
+			got, err := m.dh.control.Pull(background(t), spec, nil)
+			if handoff.CodeOf(err) != want || err == nil && got.Lane != require {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			if want == handoff.CodeNone {
+				return
+			}
+			m.neverVisible()
+			d, err := m.dh.control.Describe(background(t), false)
+			check(t, err)
+			if d.GetPulledBytesTotal() != 0 {
+				t.Fatal("bytes moved")
+			}
+			m.d.await(t, client.TargetDrained, m.plan.Attempt)
+		})
+	}
+}
+
+func TestABrokenRailIsPassedOver(t *testing.T) {
+	ph, p, dh, d := pair(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a rail that nobody answers on
+	check(t, err)
+	broken := l.Addr().String()
+	check(t, l.Close())
+	good := newRelay(t, ph.PeerAddress)
+	for range 3 {
+		m := newMove(t, ph, p, dh, d)
+		m.ready()
+		spec := m.spec()
+		spec.SourceAddress = broken + "," + good.Addr().String()
+		_, err := dh.control.Pull(background(t), spec, nil)
+		check(t, err)
+		if !m.isEqual() {
+			t.Fatal("bytes differ")
+		}
+	}
+}
