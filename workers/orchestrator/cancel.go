@@ -47,7 +47,7 @@ func (o *Orchestrator) cancel(ctx context.Context, s *stream, why *handoff.Error
 	if err := o.cfg.Ledger.MarkCancelled(ctx, in.Plan.Attempt.Handoff, time.Minute); err != nil {
 		o.log.Debug("cancelled mark", "handoff", in.ID, "error", err.Error()) // a short cut only
 	}
-	o.background(func(ctx context.Context) { o.tellCancel(ctx, in) })
+	o.recording(func(ctx context.Context) { o.tellCancel(ctx, in) })
 	return before
 }
 

@@ -40,7 +40,7 @@ func gateways(t *testing.T, names ...string) *fleetOf {
 				t.Error(err)
 			}
 		}
-		f.temporal.drivers.Wait()
+		f.temporal.stop()
 	})
 	return f
 }

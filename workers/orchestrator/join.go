@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -57,19 +58,17 @@ func (o *Orchestrator) joined(ctx context.Context, s *stream, id string, r Reque
 		if done, err := o.copyOf(ctx, s, in, h.owner); done {
 			return err
 		}
-		if h.settled != "" {
-			return handoff.Errorf(handoff.CodeGone, "the handoff of this key is %s; its stream is not held", h.settled)
-		}
 		run, err := o.describeRun(ctx, in, o.cfg.StartTimeout)
+		settled := h.settled != "" && (err == nil || gone(err)) && run.status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 		switch {
+		case settled, run.status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED && run.body == bodyText(r.Body):
+			return o.sticks(ctx, s, in, run, h)
 		case gone(err):
 			return o.again(ctx, s, in, r, h, tries)
 		case err != nil:
 			return err
 		case run.body != bodyText(r.Body):
 			return handoff.Errorf(handoff.CodeKeyReused, "the idempotency key was used with another body")
-		case run.status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-			return handoff.Errorf(handoff.CodeGone, "the handoff of this key is over; its stream is not held")
 		case run.status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 			return o.again(ctx, s, in, r, h, tries)
 		}
@@ -80,6 +79,19 @@ func (o *Orchestrator) joined(ctx context.Context, s *stream, id string, r Reque
 		h.owner = next
 	}
 	return handoff.Errorf(handoff.CodeUnavailable, "the run that holds this key changed too often")
+}
+
+// sticks is a committed outcome: the stream that its last reader may still hold,
+// or none.
+func (o *Orchestrator) sticks(ctx context.Context, s *stream, in steps.Input, run runFacts, h holder) error {
+	if run.status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED {
+		if st, err := o.state(ctx, in); err == nil && st.Address != h.owner {
+			if done, err := o.copyOf(ctx, s, in, st.Address); done {
+				return err
+			}
+		}
+	}
+	return handoff.Errorf(handoff.CodeGone, "the handoff of this key is over (%s); its stream is not held", cmp.Or(h.settled, "committed"))
 }
 
 // copyOf makes s a copy of the stream that owner reads; done once that told
@@ -205,7 +217,7 @@ func (o *Orchestrator) keepReading(s *stream, in steps.Input) {
 	}
 	s.mu.Unlock()
 	if left { // while it was being named
-		o.background(func(ctx context.Context) { o.tellCancel(ctx, in) })
+		o.recording(func(ctx context.Context) { o.tellCancel(ctx, in) })
 		return
 	}
 	o.background(func(ctx context.Context) { o.deadline(ctx, s, in) })

@@ -38,6 +38,8 @@ type Orchestrator struct {
 
 	life    context.Context // of everything in the background
 	end     context.CancelFunc
+	records context.Context // of what must still be recorded when this process stops
+	forget  context.CancelFunc
 	mu      sync.Mutex // over wg's growing and its end
 	stopped bool
 	wg      sync.WaitGroup
@@ -92,6 +94,7 @@ func assemble(cfg Config, temporal client.Client, movers mover.Directory) (*Orch
 	}
 	o := &Orchestrator{cfg: cfg, incarnation: incarnation, log: cfg.Log, temporal: temporal, movers: movers, metrics: newMetrics(cfg.Metrics)}
 	o.life, o.end = context.WithCancel(context.Background())
+	o.records, o.forget = context.WithCancel(context.Background())
 	o.hub = newHub(cfg.InFlight, o.over)
 	o.bodies = newBodies(cfg.Bodies, cfg.InFlight)
 	o.fleet = newFleet(o)
@@ -129,6 +132,14 @@ func (o *Orchestrator) background(fn func(context.Context)) {
 	if !o.stopped {
 		o.wg.Go(func() { fn(o.life) })
 	}
+}
+
+// recordGrace is how long Close waits for what must be recorded.
+const recordGrace = 2 * time.Second
+
+// recording is background for what must be recorded: Close gives it a moment.
+func (o *Orchestrator) recording(fn func(context.Context)) {
+	o.background(func(context.Context) { fn(o.records) })
 }
 
 func (o *Orchestrator) sweep(ctx context.Context) {
@@ -196,8 +207,11 @@ func (o *Orchestrator) Close() error {
 	o.stopped = true
 	o.mu.Unlock()
 	o.end()
-	o.steps.Attempts.Close()
+	t := time.AfterFunc(recordGrace, o.forget) // how a stream ended is worth a moment
 	o.wg.Wait()
+	t.Stop()
+	o.forget()
+	o.steps.Attempts.Close()
 	o.temporal.Close()
 	var errs []error
 	for _, c := range o.closers {

@@ -209,10 +209,12 @@ func TestTheEndOfAStreamIsToldUntilTemporalHasIt(t *testing.T) {
 		}
 		return nil
 	}
-	read(t, f.submit("a", ask("k")))
+	if text, last := read(t, f.submit("a", ask("k"))); text != world.Text {
+		t.Errorf("%q, %+v", text, last)
+	}
 	f.clean()
 	if n := len(slices.DeleteFunc(f.temporal.methods(), func(m string) bool { return m != steps.SignalEnded })); n != 2 {
-		t.Errorf("signalled %d times", n)
+		t.Errorf("signalled %d times: %v, %v", n, f.temporal.methods(), f.w.Calls())
 	}
 }
 

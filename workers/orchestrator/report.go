@@ -42,7 +42,7 @@ func insist(ctx context.Context, record func(context.Context) error) error {
 func (o *Orchestrator) report(s *stream, e steps.Ended) {
 	in := s.input()
 	e.Detail = steps.Clip(e.Detail)
-	o.background(func(ctx context.Context) {
+	o.recording(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, in.Decode)
 		defer cancel()
 		if in.Record == steps.RecordHandoff && e.Code == "" {

@@ -30,11 +30,16 @@ func (o *Orchestrator) workflowID(tenant, id string) string { return tenant + "/
 
 // start makes the request durable. The head start runs meanwhile.
 func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r Request, tries int) {
+	if s.wasLeft() { // before anything is durable: nothing needs to be
+		o.undoHeadStart(ctx, in)
+		o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
+		return
+	}
 	err := o.execute(ctx, in)
 	var exists *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:
-		if s.isOver() { // cancelled while the start was under way
+		if s.wasLeft() { // while the start was under way
 			o.tellCancel(ctx, in)
 		}
 	case errors.As(err, &exists):

@@ -44,6 +44,7 @@ type stream struct {
 	began     time.Time
 	first     time.Duration // to the first token
 	ended     time.Time
+	left      bool   // ended by leave: its workflow must hear of it
 	abandoned func() // called once when the last follower left an unfinished stream
 }
 
@@ -138,6 +139,7 @@ func (s *stream) leave(err *handoff.Error, unless func(*stream) bool) (in steps.
 	}
 	in, was = s.in, s.role
 	ended := s.append(Event{Position: s.tokens, Err: err})
+	s.left = s.left || ended
 	s.mu.Unlock()
 	if ended {
 		s.over(s, err.Code.String())
@@ -203,6 +205,13 @@ func (s *stream) isOver() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.done
+}
+
+// wasLeft says whether the stream was cancelled, which a whole one was not.
+func (s *stream) wasLeft() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left
 }
 
 func (s *stream) roleNow() role {

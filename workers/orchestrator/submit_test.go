@@ -170,6 +170,9 @@ func TestACancelByRequestReachesEverybodyAndIsSafeToRepeat(t *testing.T) {
 	defer release()
 	fo := f.submit("a", ask("k"))
 	<-reached
+	if !soon(func() bool { return f.temporal.run("t/"+fo.Handoff()) != nil }) {
+		t.Fatal("nothing was started")
+	}
 	before, err := f.gates["a"].Cancel(t.Context(), "t", fo.Handoff())
 	if err != nil || !before {
 		t.Fatalf("before %v, %v", before, err)
@@ -285,6 +288,29 @@ func TestManySubmitOneKeyAtOnce(t *testing.T) {
 	}
 	if starts != 1 {
 		t.Errorf("%d starts for one key", starts)
+	}
+	f.clean()
+}
+
+func TestAClientThatLeavesBeforeTheStartLeavesNoRun(t *testing.T) {
+	f := gateways(t, "a")
+	o := f.gates["a"]
+	in, err := o.input(t.Context(), "id", ask(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fo, s, _, err := o.hub.join("t", "id", handoff.Digest{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.adopt(s, in, in.Plan.Reader)
+	fo.Close()
+	if !soon(s.wasLeft) {
+		t.Fatal("not cancelled")
+	}
+	o.start(t.Context(), s, in, ask(""), 1)
+	if slices.Contains(f.temporal.methods(), "start") {
+		t.Error("a run was started for nobody")
 	}
 	f.clean()
 }

@@ -301,3 +301,17 @@ func (d *durable) reader(id string) string {
 	}
 	return ""
 }
+
+// stop ends every run and waits for what it does.
+func (d *durable) stop() {
+	d.mu.Lock()
+	for _, r := range d.runs {
+		select {
+		case <-r.cancel:
+		default:
+			close(r.cancel)
+		}
+	}
+	d.mu.Unlock()
+	d.drivers.Wait()
+}
