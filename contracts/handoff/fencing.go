@@ -26,6 +26,12 @@ func (c *Coordinator) undone(r Result) {
 	c.judge()
 }
 
+// wasCommitted says whether the attempt was visible once, be it over by now: such
+// an outcome sticks, and its key is not sampled again (S13).
+func (c *Coordinator) wasCommitted() bool {
+	return c.target == VerdictCommitted || c.target == VerdictOver || c.failure.Code == CodeAborted
+}
+
 // judge decides what follows a failed attempt as its closers answer.
 func (c *Coordinator) judge() {
 	if c.phase != PhaseFencing || c.waits(StepAskReader) {
@@ -45,11 +51,11 @@ func (c *Coordinator) judge() {
 		c.next() // one proof is enough; the other closer's answer decides nothing more
 	case c.waits(StepUndoTransfer, StepUndoPrefill):
 	case c.givesUp():
-		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail})
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail, Committed: c.wasCommitted()})
 	case c.asked == VerdictNone, c.asking != c.reader:
 		c.ask()
 	default:
-		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeOutcomeUnknown,
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeOutcomeUnknown, Committed: c.wasCommitted(),
 			Detail: "after " + c.failure.Code.String() + " in " + string(c.failure.Step) + ": neither TD, TP nor the reader can prove the attempt closed"})
 	}
 }
