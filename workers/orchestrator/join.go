@@ -3,13 +3,19 @@ package orchestrator
 import (
 	"cmp"
 	"context"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/surehand/surehand/activities"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
+	"github.com/surehand/surehand/workflows"
 )
+
+// stateWithin bounds a question to a running workflow: the task of a worker that
+// died goes to another after its timeout, and the question after the task.
+const stateWithin = 2*workflows.TaskTimeout + time.Second
 
 // joinTries bounds how often one submit looks again who holds its key.
 const joinTries = 4
@@ -240,7 +246,7 @@ func (o *Orchestrator) nameReader(ctx context.Context, in steps.Input, me handof
 // state asks the running workflow; an error for which gone is true says that
 // none runs.
 func (o *Orchestrator) state(ctx context.Context, in steps.Input) (st steps.State, err error) {
-	ctx, cancel := context.WithTimeout(ctx, in.Lease) // a dead worker's task goes to another within it
+	ctx, cancel := context.WithTimeout(ctx, stateWithin)
 	defer cancel()
 	v, err := o.temporal.QueryWorkflow(ctx, o.workflowID(in.Tenant, in.ID), "", steps.QueryState)
 	if gone(err) {

@@ -92,7 +92,7 @@ func (r *Remote) Planned(ctx context.Context, at steps.ReaderAt, p handoff.Plan,
 	if err != nil {
 		return err
 	}
-	_, err = c.Planned(ctx, &submitv1.PlannedRequest{Plan: rpc.Plan(p), P: wireEndpoint(route.P), D: wireEndpoint(route.D), Token: rpc.Token(token)})
+	_, err = c.Planned(ctx, &submitv1.PlannedRequest{Plan: rpc.Plan(p), P: wireEndpoint(route.P), D: wireEndpoint(route.D), Token: rpc.Token(token), Reader: rpc.Reader(at.Reader)})
 	return rpc.FromStatus(err)
 }
 
@@ -156,7 +156,11 @@ func wireEndpoint(e steps.Endpoint) *submitv1.Endpoint {
 }
 
 // PlannedFromWire is Planned for the gRPC side of the gateway.
+// Another life of this address must not speak for the reader that is meant.
 func (o *Orchestrator) PlannedFromWire(ctx context.Context, m *submitv1.PlannedRequest) error {
+	if r := rpc.FromReader(m.GetReader()); !o.local(steps.ReaderAt{Reader: r}) {
+		return handoff.Errorf(handoff.CodeStaleIncarnation, "this is reader %s of another life", o.cfg.Process)
+	}
 	p, err := rpc.FromPlan(m.GetPlan())
 	if err != nil {
 		return err

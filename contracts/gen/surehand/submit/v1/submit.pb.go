@@ -1259,6 +1259,7 @@ type PlannedRequest struct {
 	P             *Endpoint              `protobuf:"bytes,2,opt,name=p,proto3" json:"p,omitempty"`
 	D             *Endpoint              `protobuf:"bytes,3,opt,name=d,proto3" json:"d,omitempty"`
 	Token         *v1.Token              `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
+	Reader        *v1.Reader             `protobuf:"bytes,5,opt,name=reader,proto3" json:"reader,omitempty"` // whom history names
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1317,6 +1318,13 @@ func (x *PlannedRequest) GetD() *Endpoint {
 func (x *PlannedRequest) GetToken() *v1.Token {
 	if x != nil {
 		return x.Token
+	}
+	return nil
+}
+
+func (x *PlannedRequest) GetReader() *v1.Reader {
+	if x != nil {
+		return x.Reader
 	}
 	return nil
 }
@@ -1609,12 +1617,13 @@ const file_surehand_submit_v1_submit_proto_rawDesc = "" +
 	"\bEndpoint\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x18\n" +
 	"\acontrol\x18\x02 \x01(\tR\acontrol\x12\x12\n" +
-	"\x04peer\x18\x03 \x01(\tR\x04peer\"\xcb\x01\n" +
+	"\x04peer\x18\x03 \x01(\tR\x04peer\"\x81\x02\n" +
 	"\x0ePlannedRequest\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x12*\n" +
 	"\x01p\x18\x02 \x01(\v2\x1c.surehand.submit.v1.EndpointR\x01p\x12*\n" +
 	"\x01d\x18\x03 \x01(\v2\x1c.surehand.submit.v1.EndpointR\x01d\x121\n" +
-	"\x05token\x18\x04 \x01(\v2\x1b.surehand.transfer.v1.TokenR\x05token\"\x0f\n" +
+	"\x05token\x18\x04 \x01(\v2\x1b.surehand.transfer.v1.TokenR\x05token\x124\n" +
+	"\x06reader\x18\x05 \x01(\v2\x1c.surehand.transfer.v1.ReaderR\x06reader\"\x0f\n" +
 	"\rPlannedAnswer\"\xb6\x01\n" +
 	"\fEndedRequest\x127\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattempt\x124\n" +
@@ -1694,30 +1703,31 @@ var file_surehand_submit_v1_submit_proto_depIdxs = []int32{
 	16, // 12: surehand.submit.v1.PlannedRequest.p:type_name -> surehand.submit.v1.Endpoint
 	16, // 13: surehand.submit.v1.PlannedRequest.d:type_name -> surehand.submit.v1.Endpoint
 	26, // 14: surehand.submit.v1.PlannedRequest.token:type_name -> surehand.transfer.v1.Token
-	23, // 15: surehand.submit.v1.EndedRequest.attempt:type_name -> surehand.transfer.v1.Attempt
-	24, // 16: surehand.submit.v1.EndedRequest.reader:type_name -> surehand.transfer.v1.Reader
-	22, // 17: surehand.submit.v1.EndedRequest.failure:type_name -> surehand.transfer.v1.Failure
-	0,  // 18: surehand.submit.v1.Submit.Submit:input_type -> surehand.submit.v1.SubmitRequest
-	7,  // 19: surehand.submit.v1.Submit.Get:input_type -> surehand.submit.v1.GetRequest
-	10, // 20: surehand.submit.v1.Submit.Cancel:input_type -> surehand.submit.v1.CancelRequest
-	12, // 21: surehand.submit.v1.Submit.List:input_type -> surehand.submit.v1.ListRequest
-	14, // 22: surehand.submit.v1.Reader.GiveUp:input_type -> surehand.submit.v1.GiveUpRequest
-	17, // 23: surehand.submit.v1.Reader.Planned:input_type -> surehand.submit.v1.PlannedRequest
-	19, // 24: surehand.submit.v1.Reader.Ended:input_type -> surehand.submit.v1.EndedRequest
-	21, // 25: surehand.submit.v1.Reader.Follow:input_type -> surehand.submit.v1.FollowRequest
-	2,  // 26: surehand.submit.v1.Submit.Submit:output_type -> surehand.submit.v1.SubmitEvent
-	8,  // 27: surehand.submit.v1.Submit.Get:output_type -> surehand.submit.v1.Handoff
-	11, // 28: surehand.submit.v1.Submit.Cancel:output_type -> surehand.submit.v1.CancelAnswer
-	13, // 29: surehand.submit.v1.Submit.List:output_type -> surehand.submit.v1.ListAnswer
-	15, // 30: surehand.submit.v1.Reader.GiveUp:output_type -> surehand.submit.v1.GiveUpAnswer
-	18, // 31: surehand.submit.v1.Reader.Planned:output_type -> surehand.submit.v1.PlannedAnswer
-	20, // 32: surehand.submit.v1.Reader.Ended:output_type -> surehand.submit.v1.EndedAnswer
-	2,  // 33: surehand.submit.v1.Reader.Follow:output_type -> surehand.submit.v1.SubmitEvent
-	26, // [26:34] is the sub-list for method output_type
-	18, // [18:26] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	24, // 15: surehand.submit.v1.PlannedRequest.reader:type_name -> surehand.transfer.v1.Reader
+	23, // 16: surehand.submit.v1.EndedRequest.attempt:type_name -> surehand.transfer.v1.Attempt
+	24, // 17: surehand.submit.v1.EndedRequest.reader:type_name -> surehand.transfer.v1.Reader
+	22, // 18: surehand.submit.v1.EndedRequest.failure:type_name -> surehand.transfer.v1.Failure
+	0,  // 19: surehand.submit.v1.Submit.Submit:input_type -> surehand.submit.v1.SubmitRequest
+	7,  // 20: surehand.submit.v1.Submit.Get:input_type -> surehand.submit.v1.GetRequest
+	10, // 21: surehand.submit.v1.Submit.Cancel:input_type -> surehand.submit.v1.CancelRequest
+	12, // 22: surehand.submit.v1.Submit.List:input_type -> surehand.submit.v1.ListRequest
+	14, // 23: surehand.submit.v1.Reader.GiveUp:input_type -> surehand.submit.v1.GiveUpRequest
+	17, // 24: surehand.submit.v1.Reader.Planned:input_type -> surehand.submit.v1.PlannedRequest
+	19, // 25: surehand.submit.v1.Reader.Ended:input_type -> surehand.submit.v1.EndedRequest
+	21, // 26: surehand.submit.v1.Reader.Follow:input_type -> surehand.submit.v1.FollowRequest
+	2,  // 27: surehand.submit.v1.Submit.Submit:output_type -> surehand.submit.v1.SubmitEvent
+	8,  // 28: surehand.submit.v1.Submit.Get:output_type -> surehand.submit.v1.Handoff
+	11, // 29: surehand.submit.v1.Submit.Cancel:output_type -> surehand.submit.v1.CancelAnswer
+	13, // 30: surehand.submit.v1.Submit.List:output_type -> surehand.submit.v1.ListAnswer
+	15, // 31: surehand.submit.v1.Reader.GiveUp:output_type -> surehand.submit.v1.GiveUpAnswer
+	18, // 32: surehand.submit.v1.Reader.Planned:output_type -> surehand.submit.v1.PlannedAnswer
+	20, // 33: surehand.submit.v1.Reader.Ended:output_type -> surehand.submit.v1.EndedAnswer
+	2,  // 34: surehand.submit.v1.Reader.Follow:output_type -> surehand.submit.v1.SubmitEvent
+	27, // [27:35] is the sub-list for method output_type
+	19, // [19:27] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_surehand_submit_v1_submit_proto_init() }
