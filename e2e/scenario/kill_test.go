@@ -87,8 +87,25 @@ func (s *stage) kill(t *testing.T, victim string, phase fault.Phase) string {
 	back()
 	s.atRest(t)
 	oneOwner(t, s.Since(struck.Mark))
+	s.sticks(t, ask, struck)
 	s.fine(t, s.g1())
 	return verdict(struck.Answer) + " · again: " + verdict(again)
+}
+
+// sticks asks once more, at rest: a key whose handoff was committed is never
+// computed anew (S13). What is over without a stream may only be refused.
+func (s *stage) sticks(t *testing.T, ask traffic.Ask, struck fault.Struck) {
+	t.Helper()
+	committed := fault.Committed(s.Since(struck.Mark))
+	m := s.Mark()
+	last := s.g2().Send(within(t, requestWithin), ask)
+	if err := last.Typed(); err != nil {
+		t.Errorf("the same key at rest: %s", err)
+	}
+	if p := fault.Prefilled(s.Since(m)); len(committed) > 0 && len(p) > 0 {
+		t.Errorf("the same key at rest was computed anew: %v after %v", p, committed)
+	}
+	s.atRest(t)
 }
 
 // healLater brings everything back after a while, or when told.

@@ -104,7 +104,7 @@ func launch(t *testing.T, o fleet.Options) *stage {
 		s.clients[name] = traffic.NewClient(address)
 	}
 	if err == nil {
-		err = s.warm(t.Context())
+		err = s.serves(t.Context())
 	}
 	if err != nil {
 		t.Fatal(errors.Join(err, s.close()))
@@ -112,40 +112,13 @@ func launch(t *testing.T, o fleet.Options) *stage {
 	return s
 }
 
-// warm sends requests along every pair of P and D, through each gateway, until
-// all are served and the traces of all daemons are followed.
-func (s *stage) warm(ctx context.Context) error {
-	for i := range max(s.Options.Prefill, s.Options.Decode) {
-		a := s.ask(shortPrompt, 2)
-		a.Prefill = fmt.Sprintf("p%d", min(i+1, s.Options.Prefill))
-		a.Decode = fmt.Sprintf("d%d", min(i+1, s.Options.Decode))
-		for name, c := range s.clients {
-			if err := s.serves(ctx, c, a); err != nil {
-				return fmt.Errorf("%s does not serve %s to %s: %w", name, a.Prefill, a.Decode, err)
-			}
-		}
+// serves waits until every pair of P and D is served through each gateway.
+func (s *stage) serves(ctx context.Context) error {
+	var failed []error
+	for _, c := range s.clients {
+		failed = append(failed, fault.Serves(ctx, s.Fleet, c))
 	}
-	return nil
-}
-
-// serves asks until it is answered at the first try and every step was traced:
-// after a fault a breaker may keep away from a pair for a while.
-func (s *stage) serves(ctx context.Context, c *traffic.Client, a traffic.Ask) error {
-	ctx, cancel := context.WithTimeout(ctx, requestWithin)
-	defer cancel()
-	for {
-		m := s.Mark()
-		answer := c.Send(ctx, a)
-		err := answer.Counted(a.MaxTokens)
-		if events := s.Since(m); err == nil && len(fault.Prefilled(events)) == 1 && len(fault.Committed(events)) == 1 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w; events: %v", err, s.Since(m))
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	return errors.Join(failed...)
 }
 
 // shared gives the fleet that scenarios share, healed and at rest, and checks
@@ -156,7 +129,7 @@ func shared(t *testing.T) *stage {
 		sharedStage = launch(t, sharedOptions())
 	}
 	s := sharedStage
-	err := s.warm(t.Context())
+	err := s.serves(t.Context())
 	if err == nil {
 		err = s.AtRest(t.Context(), restWithin)
 	}

@@ -62,9 +62,6 @@ func recordKind(ctx context.Context, p fleet.Programs, kind, into, only string) 
 	}
 	r := newRecorder(f)
 	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return err
-	}
 	var failed []error
 	for _, o := range outcomes {
 		if o.record != kind || only != "" && only != o.name {

@@ -107,10 +107,9 @@ var outcomes = []outcome{
 	{name: "worker-died-in-prefill", record: "request", prompt: long, phase: &fault.Prefill, strike: kill("g1")},
 	{name: "worker-died-at-commit", record: "request", prompt: long, phase: &fault.Commit, strike: kill("g1")},
 	{name: "worker-died-in-decode", record: "request", prompt: long, phase: &fault.Decode, strike: kill("g1")},
-	{name: "worker-paused-past-the-lease", record: "request", prompt: short, phase: &fault.Prefill, strike: pause("g1")},
+	{name: "worker-paused-past-the-lease", record: "request", prompt: long, phase: &fault.Transfer, strike: pause("g1")},
 	{name: "p-paused-past-the-progress-deadline", record: "request", prompt: long, phase: &fault.Transfer, strike: pause("p1", "tp1")},
 	{name: "deadline-in-prefill", record: "request", prompt: long, change: deadline(150 * time.Millisecond)},
 	{name: "store-emptied-in-transfer", record: "request", prompt: long, phase: &fault.Transfer,
 		strike: func(ctx context.Context, f *fleet.Fleet, _ func()) error { return f.Empty(ctx) }},
-	{name: "no-room-on-d", record: "request", prompt: short, change: func(a *traffic.Ask) { a.MaxTokens = 64 << 10 }},
 }

@@ -27,34 +27,13 @@ const (
 type recorder struct {
 	f      *fleet.Fleet
 	client *traffic.Client
-	second *traffic.Client
 }
 
 func newRecorder(f *fleet.Fleet) *recorder {
-	return &recorder{f: f, client: traffic.NewClient(f.HTTP["g1"]), second: traffic.NewClient(f.HTTP["g2"])}
+	return &recorder{f: f, client: traffic.NewClient(f.HTTP["g1"])}
 }
 
-func (r *recorder) close() {
-	r.client.Close()
-	r.second.Close()
-}
-
-// warm asks until both pairs serve and their traces are followed.
-func (r *recorder) warm(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestWithin)
-	defer cancel()
-	for pair := 1; pair <= 2; {
-		m := r.f.Mark()
-		a := r.client.Send(ctx, traffic.Ask{Model: fleet.SyntheticModel, Prompt: traffic.Words(short), MaxTokens: 2,
-			Prefill: fmt.Sprintf("p%d", pair), Decode: fmt.Sprintf("d%d", pair)})
-		if a.Counted(2) == nil && len(fault.Committed(r.f.Since(m))) == 1 {
-			pair++
-		} else if ctx.Err() != nil {
-			return fmt.Errorf("the fleet does not serve: %w", a.Whole())
-		}
-	}
-	return nil
-}
+func (r *recorder) close() { r.client.Close() }
 
 // run brings an outcome about and writes its history. It says how it ended.
 func (r *recorder) run(ctx context.Context, o outcome, path string) (string, error) {
@@ -64,6 +43,9 @@ func (r *recorder) run(ctx context.Context, o outcome, path string) (string, err
 		Deadline: 20 * time.Second}
 	if o.change != nil {
 		o.change(&ask)
+	}
+	if err := errors.Join(fault.Serves(ctx, r.f, r.client), r.f.AtRest(ctx, restWithin)); err != nil {
+		return "", err
 	}
 	m := r.f.Mark()
 	answer, err := r.answer(ctx, o, ask)
@@ -95,7 +77,10 @@ func (r *recorder) answer(ctx context.Context, o outcome, ask traffic.Ask) (traf
 		return r.client.Send(asking, ask), nil
 	}
 	struck, err := fault.Strike(asking, r.f, r.client, ask, *o.phase, func(fleet.Event) error { return o.strike(ctx, r.f, leave) })
-	return struck.Answer, err
+	if err != nil {
+		return struck.Answer, fmt.Errorf("%w; the answer: %v", err, struck.Whole())
+	}
+	return struck.Answer, nil
 }
 
 // named finds the handoff's public id: the client was told, or the daemons were.
