@@ -29,8 +29,8 @@ const (
 	// normal activities: a local one would hold the workflow task too long.
 	LongAbove = 1500 * time.Millisecond
 
-	maxSpanBytes = 2600 // of the time line in an outcome: payloads stay under steps.MaxPayloadBytes
-	maxParked    = 8
+	maxSpanBytes = 1800 // of the time line in an outcome: payloads stay under steps.MaxPayloadBytes
+	maxParked    = 6
 
 	leftMin   = 10 * time.Millisecond  // a passed deadline still needs a positive budget to be refused by
 	leftSlack = 500 * time.Millisecond // of a step beyond it, so that the deadline is what ends it (L1: + 2 s)

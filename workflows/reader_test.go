@@ -228,3 +228,24 @@ func TestTheStateNamesReaderPlanAndRoute(t *testing.T) {
 		t.Errorf("state %+v", st)
 	}
 }
+
+func TestAReaderNamedAfterTheEndIsToldOfIt(t *testing.T) {
+	f := newFlow(t)
+	second := f.gate("gate-1")
+	f.faults = func(c call) fault {
+		switch {
+		case c.step == steps.StepSettle:
+			f.env.SignalWorkflow(steps.SignalReattach, steps.ReaderAt{Reader: second.reader, Address: "gate-1"})
+		case c.step == handoff.StepTransfer:
+			return fault{code: handoff.CodeInvalid}
+		}
+		return fault{}
+	}
+	if out, err := f.run(); err == nil || out.Code != "invalid" {
+		t.Fatalf("outcome %+v, %v", out, err)
+	}
+	if !slices.Contains(second.ended, "invalid") || len(second.planned) > 0 {
+		t.Errorf("the new reader was told %v, planned %v", second.ended, second.planned)
+	}
+	f.clean()
+}

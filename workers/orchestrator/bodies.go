@@ -14,6 +14,8 @@ import (
 type Check interface {
 	activities.Bodies
 	Put(ctx context.Context, in steps.Input, b activities.Body) error
+	// Drop forgets a body that nobody will need any more.
+	Drop(ctx context.Context, tenant string, h handoff.HandoffID) error
 }
 
 // bodies keeps what clients wrote in memory while their handoffs live here.

@@ -324,3 +324,25 @@ func TestABodyIsFoundInMemoryElseByClaimCheck(t *testing.T) {
 		t.Errorf("without a claim check: %v", err)
 	}
 }
+
+func TestABodyLeavesTheClaimCheckWithItsClient(t *testing.T) {
+	check := memcheck.New(nil)
+	f := gateways(t)
+	f.add("a", func(c *Config) { c.Bodies = check })
+	reached, release := f.w.Hold(world.StepToken)
+	fo := f.submit("a", ask("k"))
+	<-reached
+	run := f.temporal.run("t/" + fo.Handoff()).in.Plan.Attempt.Handoff
+	if !soon(func() bool { _, err := check.Body(t.Context(), "t", run); return err == nil }) {
+		t.Error("no claim check was written")
+	}
+	release()
+	read(t, fo)
+	if !soon(func() bool {
+		_, err := check.Body(t.Context(), "t", run)
+		return handoff.CodeOf(err) == handoff.CodeGone
+	}) {
+		t.Error("what the client wrote stays")
+	}
+	f.clean()
+}

@@ -171,6 +171,9 @@ func (o *Orchestrator) over(s *stream, outcome string) {
 	}
 	a := in.Plan.Attempt
 	o.bodies.drop(a.Handoff)
+	if s.final() {
+		o.dropCheck(in)
+	}
 	o.steps.Attempts.Unkeep(a)
 	// A permit that no step settled here: its steps ran in another process.
 	if outcome == outcomeCompleted {
@@ -178,6 +181,21 @@ func (o *Orchestrator) over(s *stream, outcome string) {
 	} else {
 		o.fleet.Step(a, handoff.StepReserve, errNotBegun)
 	}
+}
+
+// dropCheck takes what the client wrote out of the claim check before its time.
+func (o *Orchestrator) dropCheck(in steps.Input) {
+	check, ok := o.cfg.Bodies.(Check)
+	if !ok {
+		return
+	}
+	o.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, in.Lease)
+		defer cancel()
+		if err := check.Drop(ctx, in.Tenant, in.Plan.Attempt.Handoff); err != nil {
+			o.log.Debug("a body stays until its time", "handoff", in.ID, "error", err.Error())
+		}
+	})
 }
 
 // Drain waits until the streams that are open here have ended, or ctx does.

@@ -214,6 +214,14 @@ func (s *stream) wasLeft() bool {
 	return s.left
 }
 
+// final says that nobody will need the body again: the client has tokens, or
+// left. A stream that was lost or failed may be taken over elsewhere.
+func (s *stream) final() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done && (s.left || s.tokens > 0)
+}
+
 func (s *stream) roleNow() role {
 	s.mu.Lock()
 	defer s.mu.Unlock()
