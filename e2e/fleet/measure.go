@@ -76,7 +76,7 @@ func (f *Fleet) HistoryWrites(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := once.Do(r)
 	if err != nil {
 		return 0, err
 	}

@@ -89,6 +89,9 @@ func (f *Fleet) gatewaySpec(id string) (spec, error) {
 		"--grpc", at[1], "--temporal", f.TemporalAddress, "--redis", f.RedisURL}, f.Options.gatewayArgs()...)}, nil
 }
 
+// once speaks HTTP without keeping connections.
+var once = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // ready asks a gateway whether it could serve a request now.
 func ready(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -96,7 +99,7 @@ func ready(address string) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := once.Do(r)
 		if err != nil {
 			return err
 		}

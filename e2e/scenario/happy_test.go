@@ -1,11 +1,15 @@
 package scenario
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/traffic"
 )
 
 // A client asks; the stream is whole, every prompt token came by the handoff,
@@ -39,6 +43,9 @@ func TestAStreamIsWholeAndItsHistoryTellsTheHandoff(t *testing.T) {
 			h, err := s.History(ctx, fleet.DefaultTenant, a.Handoff)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if raw, err := proto.Marshal(h); err != nil || bytes.Contains(raw, []byte(traffic.Words(shortPrompt)[:20])) {
+				t.Error("the history holds the prompt's text: ", err)
 			}
 			steps, err := fleet.Steps(h)
 			if err != nil {

@@ -52,6 +52,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	before := goleak.IgnoreCurrent()
 	code := m.Run()
 	if sharedStage != nil {
 		if err := sharedStage.close(); err != nil {
@@ -59,7 +60,7 @@ func TestMain(m *testing.M) {
 			code = max(code, 1)
 		}
 	}
-	if err := goleak.Find(goleak.IgnoreCurrent()); err != nil {
+	if err := goleak.Find(before); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}
