@@ -58,11 +58,18 @@ func runMutants(name string, maxStates int, trace bool) (failed bool) {
 		start := time.Now()
 		r := explore.Run(m.Scenario, maxStates)
 		fmt.Printf("%s  %d steps  %s\n", r, len(r.Trace), time.Since(start).Round(time.Millisecond))
-		if !r.Failed() {
-			failed = true
-		}
 		if trace {
 			printTrace(r.Trace)
+		}
+		control, bound := m.Scenario, r.States
+		if control.Omit = m.Control; r.Leaking > 0 {
+			bound = maxStates // that nothing leaks only a complete search shows
+		}
+		c := explore.Run(control, bound)
+		fmt.Printf("  with the rule: %s\n", c)
+		if !r.Failed() || c.Failed() {
+			failed = true
+			printTrace(c.Trace)
 		}
 	}
 	return failed
