@@ -18,6 +18,8 @@ var undoSteps = []handoff.Step{handoff.StepUndoTransfer, handoff.StepUndoPrefill
 // undone demands that every undo of the epoch ran, newest first.
 func (f *flow) undone(e handoff.Epoch) {
 	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var order []handoff.Step
 	for _, c := range f.calls {
 		if c.epoch == e && slices.Contains(undoSteps, c.step) && !slices.Contains(order, c.step) {

@@ -32,7 +32,9 @@ func stepsOf(t *testing.T, prepare func(*flow)) []call {
 	prepare(f)
 	f.run()
 	f.clean()
-	return f.calls
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.calls)
 }
 
 // unwind runs a scenario with one fault and demands that it ends typed, leaves
