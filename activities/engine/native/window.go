@@ -4,10 +4,11 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/activities/engine"
+	"github.com/surehand/surehand/activities/engine/vllm"
 )
 
 // window is how many requests one D is given at once where it does not tell:
-// doubled while a full window begins to decode, cut to what D runs when it
+// doubled while a full window begins to decode and nothing waits, cut to what D runs when it
 // refuses for want of room, and tried one higher again after a while. A D that
 // tells its blocks and has never refused has none. Guarded by its seat.
 type window struct {
@@ -39,6 +40,7 @@ func (s *seat) began(open int) {
 	told := s.sample.Blocks > 0 && s.sample.BlockTokens > 0
 	switch {
 	case w.size == 0 && told || open < max(w.size, windowFirst):
+	case queued(s.sample): // it has more than it can begin
 	case !w.refused:
 		w.size, w.moved = 2*max(w.size, windowFirst), time.Now()
 	case time.Since(w.moved) > learnedFor:
@@ -55,7 +57,7 @@ func (s *seat) full(running int) {
 	s.window = window{size: max(1, running), refused: true, moved: time.Now()}
 }
 
-// room sums the limits of the D of a model that serve; 0: unbounded.
+// limitOf sums the limits of the D of a model that serve; 0: unbounded.
 func (f *Fleet) limitOf(model string) (n int) {
 	for _, s := range f.seats {
 		_, facts, up := s.known()
@@ -72,4 +74,9 @@ func (f *Fleet) limitOf(model string) (n int) {
 		return windowFirst // nobody serves: let one through, to be told so
 	}
 	return n
+}
+
+func queued(v vllm.Sample) bool {
+	n, ok := v.Value(vllm.MetricWaiting)
+	return ok && n > 0
 }
