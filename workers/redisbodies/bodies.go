@@ -82,3 +82,13 @@ func (b *Bodies) Body(ctx context.Context, tenant string, h handoff.HandoffID) (
 	}
 	return body, nil
 }
+
+// Drop forgets a body; a repeat, or a body that is gone, is fine.
+func (b *Bodies) Drop(ctx context.Context, tenant string, h handoff.HandoffID) error {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	if err := b.client.Del(ctx, key(tenant, h)).Err(); err != nil {
+		return handoff.Errorf(handoff.CodeUnavailable, "claim check: %s", err)
+	}
+	return nil
+}

@@ -53,6 +53,21 @@ func TestABodyIsFoundUntilItsDeadline(t *testing.T) {
 	}
 }
 
+func TestADroppedBodyIsGone(t *testing.T) {
+	b, _ := open(t)
+	if err := b.Put(t.Context(), input(), activities.Body{Prompt: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a repeat has no second effect
+		if err := b.Drop(t.Context(), "blue", "h-1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.Body(t.Context(), "blue", "h-1"); handoff.CodeOf(err) != handoff.CodeGone {
+		t.Fatal(err)
+	}
+}
+
 func TestABodyIsItsTenantsAlone(t *testing.T) {
 	b, _ := open(t)
 	if err := b.Put(t.Context(), input(), activities.Body{Prompt: []byte("x")}); err != nil {
