@@ -136,6 +136,8 @@ func (f *flow) clean() {
 func (f *flow) safe() {
 	f.t.Helper()
 	for _, g := range f.gates {
+		g.mu.Lock()
+		defer g.mu.Unlock()
 		if d := slices.Compact(slices.Clone(g.delivered)); len(d) > 1 {
 			f.t.Errorf("reader %s delivered %d attempts", g.reader.Process, len(d))
 		}
@@ -174,6 +176,18 @@ func (f *flow) names() []string {
 		out[i] = c.String()
 	}
 	return out
+}
+
+// tries counts the calls of a step of an epoch.
+func (f *flow) tries(step handoff.Step, e handoff.Epoch) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.calls {
+		if c.step == step && c.epoch == e {
+			n++
+		}
+	}
+	return n
 }
 
 // did says whether a step of an epoch ran.

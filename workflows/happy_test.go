@@ -62,6 +62,13 @@ func TestALongPrefillRunsAsANormalActivity(t *testing.T) {
 func TestAReaderElsewhereIsToldByAStepOfItsOwn(t *testing.T) {
 	f := newFlow(t)
 	f.remote = true
+	f.stream = f.nobody
+	f.faults = func(c call) fault {
+		if c.step == steps.StepWatch { // the stream goes on only once its reader was told
+			f.whole(f.in.Plan)
+		}
+		return fault{}
+	}
 	if _, err := f.run(); err != nil {
 		t.Fatal(err)
 	}
