@@ -37,6 +37,7 @@ type Config struct {
 	StartTimeout time.Duration // 1 s: L8
 	Refresh      time.Duration // 250 ms: of the fleet's view
 	InFlight     int           // 4096 handoffs at once (S17)
+	Starts       int           // 16 starts under way at once; what is over waits before its head start
 	SerialBelow  uint32        // 256 tokens
 	MaxEpochs    handoff.Epoch // handoff.MaxEpochsBeforeFirstToken
 
@@ -76,6 +77,9 @@ func (c *Config) defaults() {
 	}
 	if c.Record == "" {
 		c.Record = steps.RecordRequest
+	}
+	if c.Starts == 0 {
+		c.Starts = 16
 	}
 	if c.InFlight == 0 {
 		c.InFlight = 4096

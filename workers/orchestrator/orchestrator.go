@@ -34,6 +34,7 @@ type Orchestrator struct {
 	bodies      *bodies
 	fleet       *fleet
 	hub         *hub
+	starts      *starts
 	metrics     *metrics
 
 	life    context.Context // of everything in the background
@@ -96,6 +97,7 @@ func assemble(cfg Config, temporal client.Client, movers mover.Directory) (*Orch
 	o.life, o.end = context.WithCancel(context.Background())
 	o.records, o.forget = context.WithCancel(context.Background())
 	o.hub = newHub(cfg.InFlight, o.over)
+	o.starts = newStarts(cfg.Starts)
 	o.bodies = newBodies(cfg.Bodies, cfg.InFlight)
 	o.fleet = newFleet(o)
 	o.steps = &activities.Steps{Ledger: cfg.Ledger, Engines: cfg.Engines, Movers: movers, Readers: readers{o}, Placer: o.fleet,

@@ -29,13 +29,15 @@ func bodyText(d handoff.Digest) string { return hex.EncodeToString(d[:]) }
 func (o *Orchestrator) workflowID(tenant, id string) string { return tenant + "/" + id }
 
 // start makes the request durable. The head start runs meanwhile.
-func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r Request, tries int) {
+func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r Request, tries int, admitted func()) {
 	if s.wasLeft() { // before anything is durable: nothing needs to be
+		admitted()
 		o.undoHeadStart(ctx, in)
 		o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
 		return
 	}
 	err := o.execute(ctx, in)
+	admitted()
 	var exists *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:

@@ -100,9 +100,22 @@ func (o *Orchestrator) validate(r *Request) error {
 // begin places, claims, takes the head start and starts the workflow; or joins
 // the run that holds the key.
 func (o *Orchestrator) begin(ctx context.Context, s *stream, id string, r Request, tries int) error {
-	in, err := o.input(ctx, id, r)
+	admitted, err := o.starts.admit(ctx, r.Deadline)
 	if err != nil {
 		return err
+	}
+	begun, err := o.beginAdmitted(ctx, s, id, r, tries, admitted)
+	if !begun {
+		admitted()
+	}
+	return err
+}
+
+// beginAdmitted owns the place among the starts once it says begun.
+func (o *Orchestrator) beginAdmitted(ctx context.Context, s *stream, id string, r Request, tries int, admitted func()) (begun bool, err error) {
+	in, err := o.input(ctx, id, r)
+	if err != nil {
+		return false, err
 	}
 	if in.Key != "" {
 		got, err := o.cfg.Ledger.Claim(ctx, ledger.ClaimRequest{Tenant: in.Tenant, Key: in.Key, Body: in.Plan.BodyDigest,
@@ -111,27 +124,27 @@ func (o *Orchestrator) begin(ctx context.Context, s *stream, id string, r Reques
 			o.fleet.Step(in.Plan.Attempt, handoff.StepReserve, errNotBegun)
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		if !got.Mine {
 			o.join(s, id, r, holder{handoff: got.Handoff, owner: got.Owner, settled: string(got.Outcome)}, tries)
-			return nil
+			return false, nil
 		}
 	}
 	body := activities.Body{Prompt: r.Prompt, Stop: r.Sampling.Stop}
 	if err := o.bodies.keep(in, body); err != nil {
 		o.fleet.Step(in.Plan.Attempt, handoff.StepReserve, errNotBegun)
 		o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
-		return err
+		return false, err
 	}
 	o.adopt(s, in, in.Plan.Reader)
 	if check, ok := o.cfg.Bodies.(Check); ok {
 		o.background(func(ctx context.Context) { o.checkIn(ctx, check, in, body) })
 	}
 	o.headStart(in)
-	o.background(func(ctx context.Context) { o.start(ctx, s, in, r, tries) })
+	o.background(func(ctx context.Context) { o.start(ctx, s, in, r, tries, admitted) })
 	o.background(func(ctx context.Context) { o.deadline(ctx, s, in) })
-	return nil
+	return true, nil
 }
 
 // unclaim frees a key that h holds. Without it the key stays taken until

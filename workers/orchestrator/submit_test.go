@@ -308,7 +308,7 @@ func TestAClientThatLeavesBeforeTheStartLeavesNoRun(t *testing.T) {
 	if !soon(s.wasLeft) {
 		t.Fatal("not cancelled")
 	}
-	o.start(t.Context(), s, in, ask(""), 1)
+	o.start(t.Context(), s, in, ask(""), 1, func() {})
 	if slices.Contains(f.temporal.methods(), "start") {
 		t.Error("a run was started for nobody")
 	}
