@@ -119,6 +119,7 @@ func ParseTable(entries []Entry, table []byte, length uint32) ([]Entry, error) {
 // Pull asks for an attempt's source under a capability.
 type Pull struct {
 	Attempt    handoff.Attempt
+	Unchecked  bool // the checksums will not be looked at: TP may leave them out
 	Capability []byte
 }
 
@@ -126,6 +127,11 @@ type Pull struct {
 func AppendPull(b []byte, p Pull) []byte {
 	return appendFrame(b, KindPull, func(b []byte) []byte {
 		b = appendAttempt(b, p.Attempt)
+		level := byte(0)
+		if p.Unchecked {
+			level = 1
+		}
+		b = append(b, level)
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(p.Capability)))
 		return append(b, p.Capability...)
 	})
@@ -135,8 +141,10 @@ func AppendPull(b []byte, p Pull) []byte {
 func ParsePull(b []byte) (Pull, error) {
 	c := fields.Cursor{Bytes: b}
 	p := Pull{Attempt: takeAttempt(&c)}
+	level := c.Octet()
+	p.Unchecked = level == 1
 	n := int(c.Uint16())
-	if c.Bad || n != len(c.Bytes) || n > capability.MaxBytes {
+	if c.Bad || level > 1 || n != len(c.Bytes) || n > capability.MaxBytes {
 		return p, malformed(KindPull)
 	}
 	p.Capability = c.Take(n)

@@ -85,6 +85,7 @@ type PullSpec struct {
 	SourceAddress    string // host:port of TP's peer side; more of them, by commas, are further rails
 	Capability       []byte
 	ProgressDeadline time.Duration // zero: the daemon's default
+	Unchecked        bool          // no checksums, where both daemons allow it
 	Require          string        // the only lane that may be used: local, tcp; empty: the best that reaches
 }
 
@@ -112,7 +113,7 @@ func (c *Control) Pull(ctx context.Context, spec PullSpec, progress func(Progres
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.rpc.Pull(ctx, &transferv1.PullRequest{Plan: rpc.Plan(spec.Plan), Token: rpc.Token(spec.Token),
-		SourceAddress: spec.SourceAddress, Capability: spec.Capability, ProgressDeadlineMs: spec.ProgressDeadline.Milliseconds(), Require: spec.Require})
+		SourceAddress: spec.SourceAddress, Capability: spec.Capability, ProgressDeadlineMs: spec.ProgressDeadline.Milliseconds(), Require: spec.Require, Unchecked: spec.Unchecked})
 	if err != nil {
 		return PullResult{}, rpc.FromStatus(err)
 	}

@@ -39,7 +39,7 @@ func (s *Service) Pull(m *transferv1.PullRequest, stream transferv1.Transfer_Pul
 	if err != nil {
 		return rpc.Status(err)
 	}
-	run, err := s.Puller.Pull(pull.Spec{Plan: plan, Token: token, Require: m.GetRequire(), SourceAddress: m.GetSourceAddress(), Capability: m.GetCapability(),
+	run, err := s.Puller.Pull(pull.Spec{Plan: plan, Token: token, Require: m.GetRequire(), Unchecked: m.GetUnchecked(), SourceAddress: m.GetSourceAddress(), Capability: m.GetCapability(),
 		ProgressDeadline: min(time.Duration(m.GetProgressDeadlineMs())*time.Millisecond, handoff.LeaseMax)})
 	if err != nil {
 		return rpc.Status(err)

@@ -42,6 +42,7 @@ type Config struct {
 	ProgressDeadline time.Duration
 	Retention        time.Duration
 	QuarantineMax    uint64
+	Unchecked        bool        // transfers may ask for no checksums: one trust domain
 	TLS              *tls.Config // of control and peer sides, both ways; nil: loopback only
 	Log              *slog.Logger
 }
@@ -104,11 +105,11 @@ func (d *Daemon) listen() (err error) {
 			return err
 		}
 	}
-	if d.peers, err = tcp.Listen(cfg.Peer, tcp.ServerConfig{Core: d.core, TLS: cfg.TLS, Log: cfg.Log}); err != nil {
+	if d.peers, err = tcp.Listen(cfg.Peer, tcp.ServerConfig{Core: d.core, Unchecked: cfg.Unchecked, TLS: cfg.TLS, Log: cfg.Log}); err != nil {
 		return err
 	}
 	d.dialler = &tcp.Opener{Node: cfg.Node, Incarnation: st.Incarnation, Lease: d.core.Lease(), TLS: cfg.TLS}
-	d.puller = pull.New(pull.Config{Core: d.core, ProgressDeadline: cfg.ProgressDeadline, Log: cfg.Log,
+	d.puller = pull.New(pull.Config{Core: d.core, Unchecked: cfg.Unchecked, ProgressDeadline: cfg.ProgressDeadline, Log: cfg.Log,
 		Transports: []transport.Transport{&local.Opener{Core: d.core}, d.dialler}})
 	if d.engines, err = session.Listen(cfg.EngineSocket, session.Config{Core: d.core, PeerAddress: d.PeerAddress(), Log: cfg.Log, Remember: st.SetEngines}); err != nil {
 		return err

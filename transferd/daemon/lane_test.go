@@ -6,6 +6,7 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/client"
+	"github.com/surehand/surehand/transferd/daemon"
 )
 
 // nixl#1754, #1385, #1628: what was required is used, or the pull fails
@@ -52,5 +53,27 @@ func TestABrokenRailIsPassedOver(t *testing.T) {
 		if !m.isEqual() {
 			t.Fatal("bytes differ")
 		}
+	}
+}
+
+func TestAPullWithoutChecksumsIsDeniedUnlessItsDaemonAllowsIt(t *testing.T) {
+	m := newPair(t)
+	m.ready()
+	spec := m.spec()
+	spec.Unchecked = true
+	_, err := m.dh.control.Pull(background(t), spec, nil)
+	wantCode(t, err, handoff.CodeDenied)
+	_, err = m.pull() // and it may still be pulled with them
+	check(t, err)
+
+	ph, p, dh, d := pair(t, func(c *daemon.Config) { c.Unchecked = true })
+	allowed := newMove(t, ph, p, dh, d)
+	allowed.ready()
+	spec = allowed.spec()
+	spec.Unchecked = true
+	_, err = dh.control.Pull(background(t), spec, nil)
+	check(t, err)
+	if !allowed.isEqual() {
+		t.Fatal("bytes differ")
 	}
 }

@@ -209,7 +209,7 @@ func (l *loop) open(ctx context.Context, address string) (transport.Lane, error)
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	p := l.run.spec.Plan
-	to := transport.Target{Address: address, Node: p.P.Node, Instance: p.P.Incarnation, Attempt: p.Attempt, Capability: l.run.spec.Capability}
+	to := transport.Target{Address: address, Node: p.P.Node, Instance: p.P.Incarnation, Attempt: p.Attempt, Capability: l.run.spec.Capability, Unchecked: l.run.spec.Unchecked}
 	how, err := l.run.puller.transport(l.run.spec, to)
 	if err != nil {
 		return nil, err
@@ -317,6 +317,9 @@ func (l *loop) verify(lane transport.Lane) error {
 
 // compare takes back every landed piece whose bytes are not what P sealed.
 func (l *loop) compare() (bad bool, err error) {
+	if l.run.spec.Unchecked {
+		return false, nil
+	}
 	for i, d := range l.digests {
 		piece := uint32(i)
 		if l.checks[i] == d {

@@ -28,6 +28,7 @@ const (
 type Config struct {
 	Core             *fence.Core
 	Transports       []transport.Transport // the best first
+	Unchecked        bool                  // pulls may do without checksums
 	ProgressDeadline time.Duration         // default of a pull; zero: handoff.ProgressDeadline
 	Log              *slog.Logger
 }
@@ -40,6 +41,7 @@ type Spec struct {
 	Capability       []byte
 	ProgressDeadline time.Duration
 	Require          string // the only transport that may be used; empty: any
+	Unchecked        bool   // no checksums; denied unless the daemon allows it
 }
 
 // Puller runs pulls: one per target, however often it is asked for.
@@ -64,6 +66,9 @@ func New(cfg Config) *Puller {
 // of the one that ended well. It does not end with its caller: a worker that
 // asks again joins it. What ends it is its target's end.
 func (p *Puller) Pull(s Spec) (*Run, error) {
+	if s.Unchecked && !p.cfg.Unchecked {
+		return nil, handoff.Errorf(handoff.CodeDenied, "this daemon allows no pull without checksums")
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r := p.running[s.Plan.Attempt]; r != nil && !r.isDone() { // a done one only lingers on its connection

@@ -63,6 +63,7 @@ type Target struct {
 	Instance   handoff.Incarnation // the life of TP that the plan names
 	Attempt    handoff.Attempt
 	Capability []byte
+	Unchecked  bool // the sink looks at no checksum: none need be taken
 }
 
 // Transport opens lanes of one kind.

@@ -60,7 +60,7 @@ func command() *cobra.Command {
 			return run(cmd.Context(), v, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.AddCommand(topoCommand())
+	cmd.AddCommand(topoCommand(), benchCommand())
 	f := cmd.Flags()
 	f.String("config", "", "file of flags (yaml, json, toml)")
 	f.String("node", "", "name of this daemon, unique in the deployment (required)")
@@ -73,6 +73,7 @@ func command() *cobra.Command {
 	f.Duration("lease", handoff.LeaseDefault, "lease of targets and sources")
 	f.Duration("progress-deadline", handoff.ProgressDeadline, "how long a pull may go without a new byte")
 	f.Uint64("quarantine-bytes", 0, "per engine, bytes that may be quarantined before opens are refused (default: a quarter of its segment)")
+	f.Bool("allow-unchecked", false, "let transfers ask for no checksums: only inside one trust domain, over lanes that check by themselves")
 	f.String("trace", "", "file to which every transition is appended as a JSON line")
 	f.String("tls-cert", "", "certificate of this node, for control and peer sides")
 	f.String("tls-key", "", "its key")
@@ -155,7 +156,7 @@ func config(v *viper.Viper, errOut io.Writer) (daemon.Config, error) {
 	cfg := daemon.Config{
 		Node: handoff.NodeID(v.GetString("node")), Data: data, EngineSocket: v.GetString("engine-socket"),
 		Control: v.GetString("control"), Peer: v.GetString("peer"), Advertise: v.GetString("advertise"), Metrics: v.GetString("metrics"), TraceFile: v.GetString("trace"),
-		Lease: v.GetDuration("lease"), ProgressDeadline: v.GetDuration("progress-deadline"), QuarantineMax: v.GetUint64("quarantine-bytes"),
+		Lease: v.GetDuration("lease"), ProgressDeadline: v.GetDuration("progress-deadline"), QuarantineMax: v.GetUint64("quarantine-bytes"), Unchecked: v.GetBool("allow-unchecked"),
 		TLS: secure, Log: slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: level})),
 	}
 	if cfg.Lease < handoff.LeaseMin || cfg.Lease > handoff.LeaseMax {

@@ -151,7 +151,7 @@ func (l *lane) begin(o *Opener, t transport.Target, fresh bool) error {
 			return err
 		}
 	}
-	pull := wire.Pull{Attempt: t.Attempt, Capability: t.Capability}
+	pull := wire.Pull{Attempt: t.Attempt, Unchecked: t.Unchecked, Capability: t.Capability}
 	if err := l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendPull(b, pull) }); err != nil {
 		return err
 	}

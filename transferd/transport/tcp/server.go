@@ -26,6 +26,8 @@ type ServerConfig struct {
 	Core *fence.Core
 	TLS  *tls.Config // nil: plaintext, on loopback only
 	Log  *slog.Logger
+	// Unchecked allows peers to do without checksums; else they are taken anyway.
+	Unchecked bool
 }
 
 // Server is TP's side.
@@ -146,11 +148,11 @@ func (s *Server) serve(ctx context.Context, c net.Conn) error {
 // pull serves one attempt. The connection is of use afterwards only if it gives
 // no error.
 func (s *Server) pull(ctx context.Context, st *stream, h fence.Holder) error {
-	reading, err := s.admit(ctx, st, h)
+	reading, asked, err := s.admit(ctx, st, h)
 	if err != nil {
 		return s.refuse(st, err)
 	}
-	finished, err := serveReading(st, reading, s.cfg.Core.Lease())
+	finished, err := serveReading(st, reading, s.cfg.Core.Lease(), asked.Unchecked && s.cfg.Unchecked)
 	reading.Destroy() // nothing of this connection looks at the memory any more, nor can ask to
 	if !finished {
 		return err
@@ -190,16 +192,17 @@ func (s *Server) greet(st *stream, identity string) (fence.Holder, error) {
 }
 
 // admit checks the peer's capability and waits for the source.
-func (s *Server) admit(ctx context.Context, st *stream, h fence.Holder) (*fence.Reading, error) {
+func (s *Server) admit(ctx context.Context, st *stream, h fence.Holder) (*fence.Reading, wire.Pull, error) {
 	p, err := st.expect(wire.KindPull)
 	if err != nil {
-		return nil, err
+		return nil, wire.Pull{}, err
 	}
 	pull, err := wire.ParsePull(p)
 	if err != nil {
-		return nil, err
+		return nil, pull, err
 	}
-	return s.cfg.Core.Admit(ctx, pull.Attempt, pull.Capability, h)
+	reading, err := s.cfg.Core.Admit(ctx, pull.Attempt, pull.Capability, h)
+	return reading, pull, err
 }
 
 // expect reads the one kind of frame that may come now.

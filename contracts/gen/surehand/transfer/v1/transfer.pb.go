@@ -29,6 +29,7 @@ type PullRequest struct {
 	Capability         []byte                 `protobuf:"bytes,4,opt,name=capability,proto3" json:"capability,omitempty"`                                              // minted by TP, bound to this daemon as holder
 	ProgressDeadlineMs int64                  `protobuf:"varint,5,opt,name=progress_deadline_ms,json=progressDeadlineMs,proto3" json:"progress_deadline_ms,omitempty"` // 0: the daemon's default
 	Require            string                 `protobuf:"bytes,6,opt,name=require,proto3" json:"require,omitempty"`                                                    // the only lane that may be used; empty: the best one that reaches the source
+	Unchecked          bool                   `protobuf:"varint,7,opt,name=unchecked,proto3" json:"unchecked,omitempty"`                                               // no checksums: only where both daemons allow it, inside one trust domain
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -103,6 +104,13 @@ func (x *PullRequest) GetRequire() string {
 		return x.Require
 	}
 	return ""
+}
+
+func (x *PullRequest) GetUnchecked() bool {
+	if x != nil {
+		return x.Unchecked
+	}
+	return false
 }
 
 type PullProgress struct {
@@ -1242,7 +1250,7 @@ var File_surehand_transfer_v1_transfer_proto protoreflect.FileDescriptor
 
 const file_surehand_transfer_v1_transfer_proto_rawDesc = "" +
 	"\n" +
-	"#surehand/transfer/v1/transfer.proto\x12\x14surehand.transfer.v1\x1a surehand/transfer/v1/types.proto\"\x83\x02\n" +
+	"#surehand/transfer/v1/transfer.proto\x12\x14surehand.transfer.v1\x1a surehand/transfer/v1/types.proto\"\xa1\x02\n" +
 	"\vPullRequest\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x121\n" +
 	"\x05token\x18\x02 \x01(\v2\x1b.surehand.transfer.v1.TokenR\x05token\x12%\n" +
@@ -1251,7 +1259,8 @@ const file_surehand_transfer_v1_transfer_proto_rawDesc = "" +
 	"capability\x18\x04 \x01(\fR\n" +
 	"capability\x120\n" +
 	"\x14progress_deadline_ms\x18\x05 \x01(\x03R\x12progressDeadlineMs\x12\x18\n" +
-	"\arequire\x18\x06 \x01(\tR\arequire\"\xc2\x02\n" +
+	"\arequire\x18\x06 \x01(\tR\arequire\x12\x1c\n" +
+	"\tunchecked\x18\a \x01(\bR\tunchecked\"\xc2\x02\n" +
 	"\fPullProgress\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.surehand.transfer.v1.TargetStateR\x05state\x12#\n" +
 	"\rpieces_landed\x18\x02 \x01(\rR\fpiecesLanded\x12\x16\n" +

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"runtime/pprof"
+
+	"github.com/spf13/cobra"
+
+	"github.com/surehand/surehand/transferd/bench"
+)
+
+func benchCommand() *cobra.Command {
+	var cfg bench.Config
+	var profile string
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measures this host's lanes beside their limits, in one run",
+		Long: "Starts daemons and engines in this process, on loopback, and moves the same scattered blocks by every\n" +
+			"lane, once a round, beside a scattered copy and iperf3. CPU seconds count: they hold still on a loud machine.",
+		Example: "  transferd bench\n  transferd bench --tables 64KiB,llama-3-8b --rounds 15\n  transferd bench --tables 64KiB --only tcp --profile cpu.out",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if cfg.Rounds < 1 || cfg.Bytes < 1<<20 {
+				return errors.New("--rounds must be 1 or more, --bytes 1 MiB or more")
+			}
+			if cfg.Dir, err = os.MkdirTemp("", "transferd-bench-"); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, os.RemoveAll(cfg.Dir)) }()
+			if profile != "" {
+				f, err := os.Create(profile)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				if err := pprof.StartCPUProfile(f); err != nil {
+					return err
+				}
+				defer pprof.StopCPUProfile()
+			}
+			cfg.Out = cmd.OutOrStdout()
+			return bench.Run(cmd.Context(), cfg)
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&cfg.Bytes, "bytes", 256<<20, "moved by one sample")
+	f.StringSliceVar(&cfg.Tables, "tables", bench.Tables, "block tables")
+	f.IntVar(&cfg.Rounds, "rounds", 7, "samples of each row")
+	f.StringVar(&cfg.Only, "only", "", "only rows whose name has it")
+	f.StringVar(&profile, "profile", "", "file for a CPU profile")
+	return cmd
+}
