@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/audit"
 	"github.com/surehand/surehand/transferd/control"
 	"github.com/surehand/surehand/transferd/fence"
 	"github.com/surehand/surehand/transferd/metrics"
@@ -31,13 +32,14 @@ const DrainTimeout = handoff.LeaseDefault
 // Config of a daemon.
 type Config struct {
 	Node             handoff.NodeID
-	Data             string // folder; one daemon each
-	EngineSocket     string // path
-	Control          string // unix:///path, or host:port
-	Peer             string // host:port
-	Advertise        string // host:port told to others; empty: what is listened on
-	Metrics          string // loopback host:port; empty: none
-	TraceFile        string // empty: none
+	Data             string       // folder; one daemon each
+	EngineSocket     string       // path
+	Control          string       // unix:///path, or host:port
+	Peer             string       // host:port
+	Advertise        string       // host:port told to others; empty: what is listened on
+	Metrics          string       // loopback host:port; empty: none
+	TraceFile        string       // empty: none
+	Audit            *slog.Logger // a line for each grant, refusal and revocation; nil: none
 	Lease            time.Duration
 	ProgressDeadline time.Duration
 	Retention        time.Duration
@@ -65,6 +67,7 @@ type Daemon struct {
 	failed    chan error // the first part that broke
 	stopTrace chan struct{}
 	waitTrace func() error
+	waitAudit func()
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -79,7 +82,7 @@ func Start(cfg Config) (*Daemon, error) {
 		return nil, err
 	}
 	cfg.Log = cfg.Log.With("node", cfg.Node, "incarnation", st.Incarnation)
-	d := &Daemon{cfg: cfg, store: st, failed: make(chan error, 1), stopTrace: make(chan struct{}), waitTrace: func() error { return nil }}
+	d := &Daemon{cfg: cfg, store: st, failed: make(chan error, 1), stopTrace: make(chan struct{}), waitTrace: func() error { return nil }, waitAudit: func() {}}
 	ctx, stop := context.WithCancel(context.Background())
 	d.stop = stop
 	if err := d.listen(); err != nil {
@@ -105,6 +108,9 @@ func (d *Daemon) listen() (err error) {
 			return err
 		}
 	}
+	if cfg.Audit != nil {
+		d.waitAudit = audit.Start(d.hub, cfg.Audit)
+	}
 	if d.peers, err = tcp.Listen(cfg.Peer, tcp.ServerConfig{Core: d.core, Unchecked: cfg.Unchecked, TLS: cfg.TLS, Log: cfg.Log}); err != nil {
 		return err
 	}
@@ -129,6 +135,8 @@ func (d *Daemon) listen() (err error) {
 func (d *Daemon) unlisten(ended context.Context) error {
 	d.serve(ended)
 	d.wg.Wait()
+	d.hub.Close()
+	d.waitAudit()
 	close(d.stopTrace)
 	return d.waitTrace()
 }
@@ -217,6 +225,7 @@ func (d *Daemon) Close() error {
 		d.dialler.Close()
 		d.wg.Wait()
 		close(d.stopTrace)
+		d.waitAudit()
 		d.closeErr = errors.Join(d.waitTrace(), d.core.Unmap(), d.store.Close())
 	})
 	return d.closeErr

@@ -93,7 +93,8 @@ func (h *Hub) Close() {
 	h.watchers = nil
 }
 
-func (h *Hub) isClosed() bool {
+// IsClosed says whether Close was called.
+func (h *Hub) IsClosed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.watchers == nil
@@ -138,7 +139,7 @@ func (h *Hub) copyEvents(w *bufio.Writer, events <-chan *transferv1.TraceEvent, 
 	for {
 		select {
 		case e, ok := <-events:
-			if !ok && stop == nil || !ok && h.isClosed() {
+			if !ok && stop == nil || !ok && h.IsClosed() {
 				return nil
 			}
 			if !ok { // the file fell behind: it says so, and goes on

@@ -75,6 +75,7 @@ func command() *cobra.Command {
 	f.Uint64("quarantine-bytes", 0, "per engine, bytes that may be quarantined before opens are refused (default: a quarter of its segment)")
 	f.Bool("allow-unchecked", false, "let transfers ask for no checksums: only inside one trust domain, over lanes that check by themselves")
 	f.String("trace", "", "file to which every transition is appended as a JSON line")
+	f.Bool("audit", false, "log a line for each grant, refusal, revocation and commit; metadata only")
 	f.String("tls-cert", "", "certificate of this node, for control and peer sides")
 	f.String("tls-key", "", "its key")
 	f.String("tls-ca", "", "authority that peers and callers are verified by")
@@ -158,6 +159,9 @@ func config(v *viper.Viper, errOut io.Writer) (daemon.Config, error) {
 		Control: v.GetString("control"), Peer: v.GetString("peer"), Advertise: v.GetString("advertise"), Metrics: v.GetString("metrics"), TraceFile: v.GetString("trace"),
 		Lease: v.GetDuration("lease"), ProgressDeadline: v.GetDuration("progress-deadline"), QuarantineMax: v.GetUint64("quarantine-bytes"), Unchecked: v.GetBool("allow-unchecked"),
 		TLS: secure, Log: slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: level})),
+	}
+	if v.GetBool("audit") {
+		cfg.Audit = cfg.Log.With("node", cfg.Node)
 	}
 	if cfg.Lease < handoff.LeaseMin || cfg.Lease > handoff.LeaseMax {
 		return cfg, fmt.Errorf("--lease %s out of %s..%s", cfg.Lease, handoff.LeaseMin, handoff.LeaseMax)
