@@ -16,6 +16,11 @@ import (
 // Idempotent: it takes nothing; a repeat may choose otherwise, and only the plan
 // that history holds counts. Undo: none, a plan alone holds nothing.
 func (s *Steps) Place(ctx context.Context, in steps.StepInput) (steps.Output, error) {
+	// A cancel that the workflow has not heard of yet (rule 18); the mark is only a
+	// short cut, so its absence, or an emptied ledger, changes nothing.
+	if gone, err := s.Ledger.Cancelled(ctx, in.Request.Plan.Attempt.Handoff); err == nil && gone {
+		return steps.Output{}, handoff.Errorf(handoff.CodeCancelled, "the client cancelled")
+	}
 	p, d, route, err := s.Placer.Place(ctx, in.Request, in.Exclude)
 	if err != nil {
 		return steps.Output{}, err

@@ -11,12 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/surehand/surehand/activities/claimcheck/redischeck"
 	"github.com/surehand/surehand/activities/engine/reference"
 	"github.com/surehand/surehand/activities/ledger/redisledger"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 	"github.com/surehand/surehand/workers/orchestrator"
-	"github.com/surehand/surehand/workers/redisbodies"
 )
 
 // temporalFlags say where histories are kept.
@@ -85,6 +85,7 @@ type backends struct {
 	decode                 time.Duration
 	peerCA, peerCert       string
 	peerKey, taskQueue     string
+	bodyKeys               string
 	serialBelow, maxEpochs uint32
 }
 
@@ -94,6 +95,7 @@ func (b *backends) flags(c *cobra.Command) {
 	b.temporal.flags(c)
 	f.StringVar(&b.redis, "redis", "redis://127.0.0.1:6379", "Redis URL; rediss:// is TLS")
 	f.BoolVar(&b.redisPlaintext, "redis-plaintext", false, "permit clear text to a Redis on another host")
+	f.StringVar(&b.bodyKeys, "body-keys", "", "file of base64 keys of 32 bytes, one a line, newest first, that seal prompts while they wait in Redis for recovery;\nneeded unless Redis is on this host (make one: head -c 32 /dev/urandom | base64)")
 	f.StringVar(&b.record, "record", string(steps.RecordRequest), "what a history records: the whole request, or the handoff up to its commit")
 	f.StringVar(&b.taskQueue, "task-queue", steps.TaskQueueServe, "Temporal task queue")
 	f.DurationVar(&b.lease, "lease", handoff.LeaseDefault, "of capacity, targets and sources")
@@ -135,9 +137,13 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 		return o, err
 	}
 	o.closers = append(o.closers, ledger.Close)
-	bodies, err := redisbodies.Open(b.redis, b.redisPlaintext)
+	keys, err := bodyKeys(b.bodyKeys)
 	if err != nil {
 		return o, err
+	}
+	bodies, err := redischeck.Open(redischeck.Options{URL: b.redis, Keys: keys, Plaintext: b.redisPlaintext})
+	if err != nil {
+		return o, fmt.Errorf("claim check of bodies: %w", err)
 	}
 	o.closers = append(o.closers, bodies.Close)
 	engines, remote := reference.NewConnections(peers), &orchestrator.Remote{TLS: peers}

@@ -39,8 +39,8 @@ const (
 	registrationTTL   = 3 * time.Second
 	registrationEvery = 500 * time.Millisecond
 	// Another life of the transferd is told at once: plans for the last are refused.
-	noticeEvery = 25 * time.Millisecond
-	attachTimeout     = 30 * time.Second
+	noticeEvery   = 25 * time.Millisecond
+	attachTimeout = 30 * time.Second
 )
 
 type engineFlags struct {

@@ -34,7 +34,7 @@ func newChooser(onChange func(name, to string)) *chooser {
 
 // choose proposes P and D; why is small and goes into the history.
 func (c *chooser) choose(engines []ledger.Registered, in steps.Input, pin pins, exclude []handoff.EngineID) (placement.Choice, json.RawMessage, error) {
-	r := placement.Request{Model: in.Model, PromptTokens: in.PromptTokens, GrowthTokens: in.Sampling.MaxTokens,
+	r := placement.Request{Model: in.Model, Revision: in.Revision, PromptTokens: in.PromptTokens, GrowthTokens: in.Sampling.MaxTokens,
 		ContextTokens: in.PromptTokens + in.Sampling.MaxTokens, Deadline: in.Deadline,
 		PinP: handoff.EngineID(pin.prefill), PinD: handoff.EngineID(pin.decode), Exclude: exclude}
 	choice, err := placement.Place(r, placement.Fleet{Engines: engines, InFlight: c.loads(), Blocked: c.breakers}, rand.IntN)
