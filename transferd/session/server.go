@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,13 +30,15 @@ type Config struct {
 	Core        *fence.Core
 	PeerAddress string // told to engines
 	Log         *slog.Logger
-	Remember    func([]handoff.EngineID) error // called after each attach and detach
+	Remember    func([]handoff.EngineID) error // called before each attach and after each detach
 }
 
 // Server accepts engines.
 type Server struct {
 	cfg      Config
 	listener *net.UnixListener
+
+	recording sync.Mutex // held while the engines are recorded
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
@@ -139,7 +142,25 @@ func (s *Server) isStopping() bool {
 	return s.sessions == nil
 }
 
+// attach records the engine, then attaches it: the next life must know whom to
+// wait for. A folder that cannot be written, because the disk is full, refuses the
+// engine and says why; the engine tries again.
+func (s *Server) attach(e *fence.Engine) (fence.Attached, error) {
+	s.recording.Lock()
+	defer s.recording.Unlock()
+	ids := append(s.cfg.Core.Engines(), e.ID)
+	slices.Sort(ids)
+	if err := s.cfg.Remember(slices.Compact(ids)); err != nil {
+		return fence.Attached{}, handoff.Errorf(handoff.CodeUnavailable, "the engine cannot be recorded: %s", err)
+	}
+	return s.cfg.Core.Attach(e)
+}
+
+// remember records who is left. What it cannot record costs the next life a wait
+// of one lease, nothing else.
 func (s *Server) remember() {
+	s.recording.Lock()
+	defer s.recording.Unlock()
 	if err := s.cfg.Remember(s.cfg.Core.Engines()); err != nil {
 		s.cfg.Log.Error("the engines could not be recorded", "error", err)
 	}

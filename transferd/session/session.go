@@ -131,7 +131,6 @@ func (s *session) attach() error {
 		return errors.Join(err, s.conn.Send(time.Now().Add(sendTimeout), refusal))
 	}
 	core := s.server.cfg.Core
-	s.server.remember()
 	s.server.cfg.Log.Info("engine attached", "engine", s.engine.ID, "memory", s.engine.Segment.Kind(), "segment_bytes", s.engine.Segment.Bytes(),
 		"adopted", len(attached.Adopted), "closed", len(attached.Closed))
 	s.putFirst(&transferv1.DaemonMessage{Id: m.GetId(), Body: &transferv1.DaemonMessage_Attached{Attached: &transferv1.Attached{
@@ -165,7 +164,7 @@ func (s *session) adopt(m *transferv1.Attach, files []*os.File) (fence.Attached,
 	e := &fence.Engine{ID: handoff.EngineID(m.GetEngine()), Revision: m.GetRevision(), Layout: layout, Segment: seg,
 		Page: flagpage.New(flags, m.GetFlagSlots()), Notify: s.notify,
 		Close: func() error { return errors.Join(seg.Close(), native.Unmap(flags)) }}
-	attached, err := s.server.cfg.Core.Attach(e)
+	attached, err := s.server.attach(e)
 	if err != nil {
 		return fence.Attached{}, errors.Join(err, e.Close())
 	}
