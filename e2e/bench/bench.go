@@ -20,16 +20,19 @@ type Config struct {
 	Requests     int   // a client sends in a round
 	Prefill      time.Duration
 	PromptTokens int
-	Tokens       int // of an answer
-	Engines      int // of each role
+	Tokens       int           // of an answer
+	Step         time.Duration // between two of them
+	Engines      int           // of each role
 	Lease        time.Duration
 	Record       string
 	Out          io.Writer // progress
 }
 
-// Default is what the musts are stated for: an 80 ms prefill.
+// Default is what the musts are stated for: an 80 ms prefill. Answers come at
+// the pace of a large model, so that the closed loops ask of the machine what
+// real ones do.
 func Default() Config {
-	return Config{Clients: []int{1, 8, 32}, Rounds: 5, Requests: 20, Prefill: 80 * time.Millisecond, PromptTokens: 512, Tokens: 16,
+	return Config{Clients: []int{1, 8, 32}, Rounds: 5, Requests: 20, Prefill: 80 * time.Millisecond, PromptTokens: 512, Tokens: 32, Step: 20 * time.Millisecond,
 		Engines: 8, Lease: 6 * time.Second, Out: io.Discard}
 }
 
@@ -72,7 +75,7 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 		return nil, err
 	}
 	o := fleet.Options{Prefill: c.Engines, Decode: c.Engines, Gateways: 1, Chunk: max(1, c.PromptTokens/chunksOfPrefill),
-		Lease: c.Lease, Record: c.Record, NoTraces: true, Step: time.Millisecond}
+		Lease: c.Lease, Record: c.Record, NoTraces: true, Step: c.Step}
 	if c.Prefill > 0 {
 		o.PrefillRate = float64(c.PromptTokens) / c.Prefill.Seconds()
 	}

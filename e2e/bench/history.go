@@ -11,8 +11,8 @@ import (
 
 const (
 	counted    = 10  // handoffs whose writes are counted, one at a time
-	longAnswer = 500 // tokens, a millisecond each or more: long enough to look between commit and end
-	settled    = 50 * time.Millisecond
+	longAnswer = 100 // tokens: long enough to look between commit and end
+	settled    = 250 * time.Millisecond
 )
 
 // History is what one handoff costs in histories. Writes are Temporal's own

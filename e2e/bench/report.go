@@ -60,8 +60,8 @@ func first(rounds []Round, q float64) time.Duration {
 
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) {
-	fmt.Fprintf(w, "prefill %s of %d tokens, answers of %d tokens, %d P and %d D, %d rounds in turns, one gateway\n\n",
-		r.Prefill, r.PromptTokens, r.Tokens, r.Engines, r.Engines, r.Config.Rounds)
+	fmt.Fprintf(w, "prefill %s of %d tokens, answers of %d tokens %s apart, %d P and %d D, %d rounds in turns, one gateway\n\n",
+		r.Prefill, r.PromptTokens, r.Tokens, r.Step, r.Engines, r.Engines, r.Config.Rounds)
 	if cores := float64(runtime.NumCPU()); r.Load > cores/2 {
 		fmt.Fprintf(w, "CAUTION: %.1f others wanted the %g cores before this began; times and CPU are theirs as well\n\n", r.Load, cores)
 	}

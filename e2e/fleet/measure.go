@@ -102,8 +102,8 @@ func (f *Fleet) HistoryWrites(ctx context.Context) (int, error) {
 
 // historyWrite reads one line of the exposition format.
 func historyWrite(line string) (n int, ok bool, err error) {
-	if !strings.HasPrefix(line, "persistence_requests{") {
-		return 0, false, nil
+	if !strings.HasPrefix(line, "persistence_requests{") || !strings.Contains(line, `namespace="default"`) {
+		return 0, false, nil // the server's own workflows live in another namespace
 	}
 	for _, operation := range []string{"CreateWorkflowExecution", "UpdateWorkflowExecution"} {
 		if !strings.Contains(line, `operation="`+operation+`"`) {

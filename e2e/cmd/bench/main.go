@@ -28,6 +28,7 @@ func main() {
 	f.DurationVar(&c.Prefill, "prefill", c.Prefill, "time of one prompt's prefill; 0: as fast as it is")
 	f.IntVar(&c.PromptTokens, "prompt", c.PromptTokens, "prompt tokens")
 	f.IntVar(&c.Tokens, "tokens", c.Tokens, "of an answer")
+	f.DurationVar(&c.Step, "step", c.Step, "between two tokens of it")
 	f.IntVar(&c.Engines, "engines", c.Engines, "of each role")
 	f.StringVar(&c.Record, "record", c.Record, "what a history records: request or handoff")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
