@@ -44,9 +44,9 @@ const examples = `  # the usual: histories in ./temporal-data, frontend on 7233,
 
 // flags are the texts of the command line, before they are checked.
 type flags struct {
-	settings                              settings.Settings
-	listen, ui, metrics, searchAttributes string
-	parent                                int
+	settings                                     settings.Settings
+	listen, ui, metrics, pprof, searchAttributes string
+	parent                                       int
 }
 
 func main() {
@@ -82,6 +82,8 @@ func command(stdout io.Writer) *cobra.Command {
 	set.DurationVar(&f.settings.Retention, "retention", settings.DefaultRetention, "how long a new namespace keeps closed workflows")
 	set.StringVar(&f.searchAttributes, "search-attributes", settings.DefaultSearchAttributes, "Name=Type,... to register in each namespace")
 	set.StringVar(&f.metrics, "metrics", "", "loopback address for Prometheus metrics at /metrics (default none)")
+	set.StringVar(&f.pprof, "pprof", "", "loopback address for Go profiles at /debug/pprof/ (default none)")
+	_ = set.MarkHidden("pprof") // fails for an unknown flag only
 	set.StringVar(&f.settings.LogLevel, "log-level", "warn", "debug, info, warn or error")
 	set.IntVar(&f.parent, "die-with-parent", noParent, "stop when the parent process ends; with =`PID` also make sure that PID is the parent")
 	parent := set.Lookup("die-with-parent")
@@ -95,7 +97,15 @@ func command(stdout io.Writer) *cobra.Command {
 		if err := dieWithParent(f.parent); err != nil {
 			return err
 		}
-		return serve(s, stdout)
+		pprof, err := settings.Loopback("--pprof", f.pprof)
+		if err != nil {
+			return err
+		}
+		stop, err := servePprof(pprof)
+		if err != nil {
+			return err
+		}
+		return errors.Join(serve(s, stdout), stop())
 	}
 	return c
 }

@@ -146,7 +146,7 @@ func awaitListed(t *testing.T, c client.Client, query string, want int64) {
 	await(t, func() error {
 		found, err := c.CountWorkflow(within(t), &workflowservice.CountWorkflowExecutionsRequest{Query: query})
 		if err == nil && found.GetCount() != want {
-			err = fmt.Errorf("found %d workflows, not %d", found.GetCount(), want)
+			err = fmt.Errorf("%q found %d workflows, not %d", query, found.GetCount(), want)
 		}
 		return err
 	})

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
+	"github.com/surehand/surehand/deploy/temporal/onewriter"
 	"github.com/surehand/surehand/deploy/temporal/settings"
 	"go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
@@ -19,25 +21,40 @@ const (
 	mainStore       = "main"
 	visibilityStore = "visibility"
 
-	// shards and connections are one each: more gave BUSY_SNAPSHOT errors,
-	// as SQLite has a single writer whatever is asked for.
-	shards      = 1
-	connections = 1
+	// shards: more gave BUSY_SNAPSHOT errors, as SQLite has a single writer
+	// whatever is asked for.
+	shards = 1
+
+	// callers is how many transactions may wait for a file at once, to share a
+	// commit: all views of one connection (onewriter).
+	callers = 64
+
+	// cacheSize is in KiB, negated. SQLite's own 2 MB have pages read again
+	// from the file all the time.
+	cacheSize = "-65536"
+
+	// listGather is how long the list of workflows, which nobody waits for, has
+	// its changes come together. None is acknowledged before it is committed.
+	listGather = 100 * time.Millisecond
 )
 
 // sqliteFile is how one database file is opened. synchronous=full makes an
-// acknowledged start survive a power cut, not only the server's own death.
-func sqliteFile(path string) *config.SQL {
+// acknowledged start survive a power cut, not only the server's own death. A
+// file has one connection, so there are no locks to take with a transaction.
+func sqliteFile(path string, gather time.Duration) *config.SQL {
 	return &config.SQL{
 		PluginName:   sqlite.PluginName,
 		DatabaseName: path,
-		MaxConns:     connections,
-		MaxIdleConns: connections,
+		MaxConns:     callers,
+		MaxIdleConns: callers,
 		ConnectAttributes: map[string]string{
-			"mode":         "rwc",
-			"journal_mode": "wal",
-			"synchronous":  "full",
-			"temp_store":   "memory",
+			"mode":           "rwc",
+			"journal_mode":   "wal",
+			"synchronous":    "full",
+			"temp_store":     "memory",
+			"locking_mode":   "exclusive",
+			"cache_size":     cacheSize,
+			onewriter.Gather: gather.String(),
 		},
 	}
 }

@@ -56,8 +56,8 @@ func Start(ctx context.Context, s settings.Settings) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context, from settings.Settings) error {
-	main, visibility := sqliteFile(s.dir.Main()), sqliteFile(s.dir.Visibility())
-	if err := s.dir.Prepare(made(), createSchema(main, visibility)); err != nil {
+	main, visibility := sqliteFile(s.dir.Main(), 0), sqliteFile(s.dir.Visibility(), listGather)
+	if err := s.dir.Prepare(made(), createSchema(s.dir.Main(), s.dir.Visibility())); err != nil {
 		return err
 	}
 	if err := createNamespaces(from, main); err != nil {

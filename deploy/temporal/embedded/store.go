@@ -21,20 +21,6 @@ func made() datadir.Made {
 	}
 }
 
-// createSchema makes the tables of both files. Each file gets the tables of
-// both: the server's package offers them only together, and idle ones cost
-// nothing.
-func createSchema(files ...*config.SQL) func() error {
-	return func() error {
-		for _, file := range files {
-			if err := sqlite.SetupSchema(file); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 // createNamespaces makes the namespaces that are missing, search attributes
 // included, before the server reads them: a namespace made through the API
 // would be known to all four services only after their next refresh. A
