@@ -51,6 +51,7 @@ type serveFlags struct {
 	keys      string
 	grace     time.Duration
 	native    nativeFlags
+	pprof     string
 }
 
 func newServe() *cobra.Command {
@@ -68,6 +69,8 @@ func newServe() *cobra.Command {
 	f.StringVar(&s.listen.ClientCA, "tls-client-ca", "", "PEM file of the CA whose certificates callers must show")
 	f.StringVar(&s.keys, "api-keys", "", "YAML file of tenants and their lists of API keys (default: every caller is believed)")
 	f.DurationVar(&s.grace, "grace", gateway.DefaultGrace, "for streams, after SIGTERM")
+	f.StringVar(&s.pprof, "pprof", "", "loopback address for Go profiles at /debug/pprof/ (default none)")
+	_ = f.MarkHidden("pprof") // fails for an unknown flag only
 	s.flags(c)
 	s.native.flags(c)
 	return c
@@ -83,6 +86,13 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 	keys, err := readKeys(s.keys)
 	if err != nil {
 		return err
+	}
+	if s.pprof != "" {
+		profiles, err := telemetry.Pprof(s.pprof)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, profiles.Close()) }()
 	}
 	listeners, err := s.listen.Open()
 	if err != nil {

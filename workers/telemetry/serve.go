@@ -41,13 +41,19 @@ func Serve(address string, r *prometheus.Registry, ready Check) (*Server, error)
 		ready = func(context.Context) error { return nil }
 	}
 	mux.Handle("GET /readyz", Ready(ready))
+	return serveOn(listener, mux, 0), nil
+}
+
+// serveOn answers on listener; a zero timeout bounds no answer.
+func serveOn(listener net.Listener, h http.Handler, timeout time.Duration) *Server {
 	s := &Server{
 		Address: listener.Addr().String(),
-		http:    &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes},
-		done:    make(chan error, 1),
+		http: &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, WriteTimeout: timeout, IdleTimeout: idleTimeout,
+			MaxHeaderBytes: headerBytes},
+		done: make(chan error, 1),
 	}
 	go func() { s.done <- s.http.Serve(listener) }()
-	return s, nil
+	return s
 }
 
 // listen looks at the address before it binds it: not even for a moment is a
