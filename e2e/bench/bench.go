@@ -25,6 +25,7 @@ type Config struct {
 	Engines      int           // of each role
 	Lease        time.Duration
 	Record       string
+	Profiles     string    // a directory for CPU profiles taken after the rounds; empty: none
 	Out          io.Writer // progress
 }
 
@@ -75,7 +76,7 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 		return nil, err
 	}
 	o := fleet.Options{Prefill: c.Engines, Decode: c.Engines, Gateways: 1, Chunk: max(1, c.PromptTokens/chunksOfPrefill),
-		Lease: c.Lease, Record: c.Record, NoTraces: true, Step: c.Step}
+		Lease: c.Lease, Record: c.Record, NoTraces: true, Step: c.Step, Profiles: c.Profiles != ""}
 	if c.Prefill > 0 {
 		o.PrefillRate = float64(c.PromptTokens) / c.Prefill.Seconds()
 	}
@@ -88,6 +89,9 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	defer b.client.Close()
 	r = &Report{Config: c, Load: load}
 	if err := b.rounds(ctx, r); err != nil {
+		return r, err
+	}
+	if err := b.profiles(ctx); err != nil {
 		return r, err
 	}
 	r.History, err = b.history(ctx)

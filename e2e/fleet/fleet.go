@@ -29,6 +29,7 @@ type Fleet struct {
 	Dir      string
 	HTTP     map[string]string // of each gateway
 	GRPC     map[string]string
+	Pprof    map[string]string // of each process that serves profiles
 	RedisURL string
 
 	TemporalAddress, TemporalMetrics string
@@ -50,7 +51,7 @@ type Fleet struct {
 // also when Start fails.
 func Start(ctx context.Context, p Programs, dir string, o Options) (*Fleet, error) {
 	o.defaults()
-	f := &Fleet{Options: o, Dir: dir, programs: p, spawn: newSpawner(), HTTP: map[string]string{}, GRPC: map[string]string{},
+	f := &Fleet{Options: o, Dir: dir, programs: p, spawn: newSpawner(), HTTP: map[string]string{}, GRPC: map[string]string{}, Pprof: map[string]string{},
 		byName: map[string]*Process{}, engines: reference.NewConnections(nil), controls: map[string]*daemon.Control{}}
 	if len(dir) > 80 { // a socket's path has to fit into 108 bytes
 		return f, fmt.Errorf("directory %q is too deep for sockets", dir)

@@ -23,6 +23,7 @@ type Options struct {
 	EngineArgs  []string
 	GatewayArgs []string
 	NoTraces    bool // do not follow the daemons: for measurements
+	Profiles    bool // Temporal and the gateways serve Go's profiles
 }
 
 // Names of the models.

@@ -35,8 +35,22 @@ func (f *Fleet) temporalSpec() (spec, error) {
 		return spec{}, err
 	}
 	f.TemporalAddress, f.TemporalMetrics = at[0], at[1]
-	return spec{name: Temporal, path: f.programs.Temporal, says: true, args: []string{"--data", filepath.Join(f.Dir, "temporal"),
-		"--listen", at[0], "--ui", "", "--metrics", at[1]}}, nil
+	profiles, err := f.profiles(Temporal)
+	return spec{name: Temporal, path: f.programs.Temporal, says: true, args: append([]string{"--data", filepath.Join(f.Dir, "temporal"),
+		"--listen", at[0], "--ui", "", "--metrics", at[1]}, profiles...)}, err
+}
+
+// profiles is the flag that has a process serve them.
+func (f *Fleet) profiles(name string) ([]string, error) {
+	if !f.Options.Profiles {
+		return nil, nil
+	}
+	at, err := address()
+	if err != nil {
+		return nil, err
+	}
+	f.Pprof[name] = at
+	return []string{"--pprof", at}, nil
 }
 
 func (f *Fleet) redisSpec() (spec, error) {
@@ -85,8 +99,9 @@ func (f *Fleet) gatewaySpec(id string) (spec, error) {
 		return spec{}, err
 	}
 	f.HTTP[id], f.GRPC[id] = at[0], at[1]
-	return spec{name: id, path: f.programs.Surehand, says: true, answers: ready(at[0]), args: append([]string{"serve", "--listen", at[0],
-		"--grpc", at[1], "--temporal", f.TemporalAddress, "--redis", f.RedisURL}, f.Options.gatewayArgs()...)}, nil
+	profiles, err := f.profiles(id)
+	args := append([]string{"serve", "--listen", at[0], "--grpc", at[1], "--temporal", f.TemporalAddress, "--redis", f.RedisURL}, profiles...)
+	return spec{name: id, path: f.programs.Surehand, says: true, answers: ready(at[0]), args: append(args, f.Options.gatewayArgs()...)}, err
 }
 
 // once speaks HTTP without keeping connections.
