@@ -235,4 +235,16 @@ func (t *Attempts) held(idle time.Duration) []seat {
 	return out
 }
 
+// clock tells the time of an attempt's time line, in microseconds: since it
+// began here, or, where it is not known here, since now.
+func (t *Attempts) clock(a handoff.Attempt) func() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	began := time.Now()
+	if x := t.live[a]; x != nil {
+		began = x.began
+	}
+	return func() int64 { return time.Since(began).Microseconds() }
+}
+
 func (t *Attempts) since(a *attempt) int64 { return time.Since(a.began).Microseconds() }

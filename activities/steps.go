@@ -121,6 +121,8 @@ func planning(s handoff.Step) bool {
 func (s *Steps) activity(name handoff.Step, fn stepFunc) func(context.Context, steps.StepInput) (steps.Output, error) {
 	return func(ctx context.Context, in steps.StepInput) (steps.Output, error) {
 		began := time.Now()
+		clock := s.Attempts.clock(in.Request.Plan.Attempt)
+		start := clock()
 		var out steps.Output
 		var err error
 		if run := activity.GetInfo(ctx).WorkflowExecution.RunID; planning(name) && in.OriginalRunID != run {
@@ -129,6 +131,9 @@ func (s *Steps) activity(name handoff.Step, fn stepFunc) func(context.Context, s
 			stop := beating(ctx)
 			out, err = fn(ctx, in)
 			stop()
+		}
+		if out.EndMicros == 0 { // a joined run tells its own times
+			out.StartMicros, out.EndMicros = start, clock()
 		}
 		s.Observer.Step(name, handoff.CodeOf(err), time.Since(began))
 		s.Placer.Step(in.Request.Plan.Attempt, name, err)

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -118,7 +119,7 @@ func (r *run) learn(cmd handoff.Command, in steps.StepInput, out steps.Output, r
 // record adds the step to the time line and notes whom to avoid next. The
 // oldest steps go when the line gets too long for a payload.
 func (r *run) record(cmd handoff.Command, out steps.Output, res handoff.Result) {
-	s := steps.Span{Step: cmd.Step, Epoch: cmd.Plan.Attempt.Epoch, Start: out.StartMicros, End: out.EndMicros, Bytes: out.Bytes, Engine: out.Engine}
+	s := steps.Span{Step: spanStep(cmd), Epoch: cmd.Plan.Attempt.Epoch, Start: out.StartMicros, End: out.EndMicros, Bytes: out.Bytes, Engine: out.Engine}
 	if res.Code != handoff.CodeNone {
 		s.Code = res.Code.String()
 		switch cmd.Step {
@@ -131,6 +132,19 @@ func (r *run) record(cmd handoff.Command, out steps.Output, res handoff.Result) 
 			r.avoid(cmd.Plan.D.Engine)
 		}
 	}
+	r.span(s)
+}
+
+// spanStep names a release apart from an undo: it also ends what is committed.
+func spanStep(cmd handoff.Command) handoff.Step {
+	if cmd.Hard {
+		return handoff.Step(strings.Replace(string(cmd.Step), "undo-", "release-", 1))
+	}
+	return cmd.Step
+}
+
+// span adds to the time line; the oldest gives way to the newest.
+func (r *run) span(s steps.Span) {
 	r.spans = append(r.spans, s)
 	for r.room -= spanBytes(s); r.room < 0; r.spans = r.spans[1:] {
 		r.room += spanBytes(r.spans[0])

@@ -109,8 +109,20 @@ func (r *run) streamEnded(e steps.Ended) {
 	}
 	if r.coord.Outcome() == nil {
 		r.ended = &e
+		r.decoded(e)
 	}
 	r.coord.StreamEnded(code, steps.Clip(e.Detail))
+}
+
+// decoded puts the stream on the time line, from the commit on.
+func (r *run) decoded(e steps.Ended) {
+	p := r.coord.Plan()
+	for _, s := range r.spans {
+		if s.Step == handoff.StepCommit && s.Epoch == p.Attempt.Epoch {
+			r.span(steps.Span{Step: handoff.StepDecode, Epoch: s.Epoch, Start: s.End, End: s.End + max(0, e.LastToken-e.FirstToken), Code: e.Code, Engine: string(p.D.Engine)})
+			return
+		}
+	}
 }
 
 // reattach names another reader in history (rule 5c, clause 7) and tells it the

@@ -152,13 +152,15 @@ type Output struct {
 
 // Ended is the payload of SignalEnded: the reader's report.
 type Ended struct {
-	Code       string          `json:"code,omitempty"`
-	Detail     string          `json:"detail,omitempty"`
-	Finish     string          `json:"finish,omitempty"`
-	Usage      Usage           `json:"usage"`
-	Attempt    handoff.Attempt `json:"attempt"`
-	Reader     handoff.Reader  `json:"reader"` // who reports; another than history names decides nothing
-	FirstToken int64           `json:"first_token_us,omitempty"`
+	Code    string          `json:"code,omitempty"`
+	Detail  string          `json:"detail,omitempty"`
+	Finish  string          `json:"finish,omitempty"`
+	Usage   Usage           `json:"usage"`
+	Attempt handoff.Attempt `json:"attempt"`
+	Reader  handoff.Reader  `json:"reader"` // who reports; another than history names decides nothing
+	// Since the submit, at its gateway.
+	FirstToken int64 `json:"first_token_us,omitempty"`
+	LastToken  int64 `json:"last_token_us,omitempty"`
 }
 
 // Usage counts tokens by how their state came to D (S12).

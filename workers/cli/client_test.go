@@ -145,7 +145,7 @@ func TestHandoffsAreShown(t *testing.T) {
 		want []string
 	}{
 		{[]string{"get", "h-1"}, []string{`"status":`, `"decode":`}},
-		{[]string{"list"}, []string{"HANDOFF", "h-1", "completed", "3.0 MiB", "250ms"}},
+		{[]string{"list"}, []string{"HANDOFF", "h-1", "completed", "250ms"}},
 		{[]string{"cancel", "h-1"}, []string{"h-1 cancelled; the cancel came before its commit"}},
 	} {
 		status, out, errs := command("", append(c.args, "--server", at)...)

@@ -91,14 +91,14 @@ func newList() *cobra.Command {
 // table is one line a handoff.
 func table(out io.Writer, handoffs []*submitv1.Handoff) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, err := fmt.Fprintln(w, "HANDOFF\tSTATUS\tPHASE\tEPOCH\tP\tD\tBYTES\tTIME\tWHY")
+	_, err := fmt.Fprintln(w, "HANDOFF\tSTATUS\tPHASE\tEPOCH\tP\tD\tTIME\tWHY")
 	for _, h := range handoffs {
 		took := "…"
 		if h.GetEndedUnixMs() > 0 {
 			took = (time.Duration(h.GetEndedUnixMs()-h.GetStartedUnixMs()) * time.Millisecond).String()
 		}
-		_, failed := fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", h.GetHandoff(), h.GetStatus(), h.GetPhase(), h.GetEpoch(),
-			h.GetPrefill(), h.GetDecode(), size(h.GetBytes()), took, h.GetCode())
+		_, failed := fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", h.GetHandoff(), h.GetStatus(), h.GetPhase(), h.GetEpoch(),
+			h.GetPrefill(), h.GetDecode(), took, h.GetCode())
 		err = errors.Join(err, failed)
 	}
 	return errors.Join(err, w.Flush())

@@ -255,5 +255,5 @@ func (s *stream) report(a handoff.Attempt) steps.Ended {
 	u := s.usage()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return steps.Ended{Attempt: a, Reader: s.reader, Usage: u, FirstToken: s.first.Microseconds()}
+	return steps.Ended{Attempt: a, Reader: s.reader, Usage: u, FirstToken: s.first.Microseconds(), LastToken: time.Since(s.began).Microseconds()}
 }
