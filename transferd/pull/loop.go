@@ -186,6 +186,7 @@ func (l *loop) connection(ctx context.Context, address string) error {
 			return err
 		}
 		if l.done {
+			l.release()          // nothing is posted: the target's end need not cut this connection
 			err := lane.Finish() // TP then frees at once instead of by its lease
 			if err != nil {
 				l.run.puller.cfg.Log.Debug("finish did not reach the source", "attempt", l.run.spec.Plan.Attempt.String(), "error", err)
@@ -228,11 +229,16 @@ func (l *loop) open(ctx context.Context, address string) (transport.Lane, error)
 	return lane, nil
 }
 
-// disconnect destroys the connection, then says so: what was posted is over.
-func (l *loop) disconnect(lane transport.Lane) {
+// release takes the lane out of the reach of tend.
+func (l *loop) release() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.lane = nil
-	l.mu.Unlock()
+}
+
+// disconnect ends the connection, then says so: what was posted is over.
+func (l *loop) disconnect(lane transport.Lane) {
+	l.release()
 	lane.Close()
 	l.landing.Destroyed()
 	for i, s := range l.status {
