@@ -65,7 +65,7 @@ func newEngine(c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{c: c, compute: work, attempts: newAttempts()}
-	e.form = form{work.Revision(), compute.Fingerprint(work), work.Layout(c.Blocks, c.Slots), work.Items()}
+	e.form = newForm(work, c.Blocks, c.Slots)
 	e.device = schedule.New(schedule.Options{Profile: c.Profile, ChunkTokens: min(c.ChunkTokens, work.MaxChunk()), MaxRunning: c.MaxRunning})
 	if err := e.form.layout.Check(); err != nil {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "%s", err)

@@ -2,6 +2,8 @@ package refengine
 
 import (
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
+	"github.com/surehand/surehand/workers/refengine/compute"
 	"github.com/surehand/surehand/workers/refengine/model"
 	"github.com/surehand/surehand/workers/refengine/paged"
 )
@@ -15,21 +17,19 @@ const ringItem = 0
 // form is what an engine's handoffs have in common.
 type form struct {
 	revision string
-	digest   handoff.Digest // of the layout
-	layout   paged.Layout
+	state    layout.Layout  // what is moved
+	digest   handoff.Digest // of state
+	layout   paged.Layout   // where it lies here
 	items    []model.Item
 }
 
-// shape is what the handoff of so many prompt tokens moves.
-func (f form) shape(tokens int) handoff.Shape {
-	s := handoff.Shape{Revision: f.revision, Layout: f.digest, Tokens: uint32(tokens),
-		Groups: []handoff.Group{{Name: "paged", Layers: uint32(f.layout.Layers), Blocks: uint32(f.layout.BlocksFor(tokens)), BlockBytes: uint32(f.layout.RunBytes)}},
-		Items:  []handoff.Item{{Class: "ring", Bytes: uint32(f.layout.RingBytes)}}}
-	for _, i := range f.items {
-		s.Items = append(s.Items, handoff.Item{Class: i.Name, Bytes: uint32(i.Bytes)})
-	}
-	return s
+func newForm(work compute.Compute, blocks, slots int) form {
+	state := compute.State(work)
+	return form{work.Revision(), state, state.Fingerprint(), work.Layout(blocks, slots), work.Items()}
 }
+
+// shape is what the handoff of so many prompt tokens moves.
+func (f form) shape(tokens int) handoff.Shape { return f.state.Shape(f.revision, uint32(tokens)) }
 
 // ranges is where each piece of a shape lies for a sequence, in piece order.
 func (f form) ranges(s handoff.Shape, q *paged.Sequence) []paged.Range {

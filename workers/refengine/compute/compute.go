@@ -15,10 +15,8 @@
 package compute
 
 import (
-	"crypto/sha256"
-	"fmt"
-
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/workers/refengine/model"
 	"github.com/surehand/surehand/workers/refengine/paged"
 )
@@ -29,6 +27,8 @@ type Compute interface {
 	Revision() string
 	// Layout is the arena for so many blocks and slots.
 	Layout(blocks, slots int) paged.Layout
+	// Caches describe the paged KV and the ring of the arena, in that order.
+	Caches() []layout.Cache
 	// Items are the small state items of a slot, in manifest order.
 	Items() []model.Item
 	// Context bounds prompt and answer together, MaxChunk one call of Chunk.
@@ -66,16 +66,12 @@ type Decode interface {
 	Step() (text []byte, end bool, err error)
 }
 
-// Fingerprint is the layout digest by which two engines know that they can hand
-// over: everything that decides where a state byte lies, but not how much room
-// an engine has.
-func Fingerprint(c Compute) handoff.Digest {
-	l := c.Layout(1, 1)
-	h := sha256.New()
-	fmt.Fprintf(h, "surehand reference layout v1\x00%s\x00", c.Revision())
-	fmt.Fprintf(h, "block=%d layers=%d run=%d ring=%d", l.BlockTokens, l.Layers, l.RunBytes, l.RingBytes)
+// State describes what a handoff of this compute moves, in the words by which
+// two engines know that they can hand over.
+func State(c Compute) layout.Layout {
+	l := layout.Layout{BlockTokens: uint32(c.Layout(1, 1).BlockTokens), Parallel: 1, Caches: c.Caches()}
 	for _, i := range c.Items() {
-		fmt.Fprintf(h, " %s=%d", i.Name, i.Bytes)
+		l.Items = append(l.Items, layout.Item{Class: i.Name, Bytes: uint32(i.Bytes)})
 	}
-	return handoff.Digest(h.Sum(nil))
+	return l
 }

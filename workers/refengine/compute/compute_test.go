@@ -20,21 +20,31 @@ func newSynthetic(t *testing.T, o SyntheticOptions) *Synthetic {
 	return s
 }
 
-func TestEnginesThatDifferHaveOtherFingerprints(t *testing.T) {
+func TestEnginesThatDifferHaveOtherShapes(t *testing.T) {
 	transformer, err := NewTransformer()
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[handoff.Digest]bool{}
+	var seen []handoff.Shape
 	for _, c := range []Compute{transformer, newSynthetic(t, SyntheticOptions{}), newSynthetic(t, SyntheticOptions{Layers: 3}),
 		newSynthetic(t, SyntheticOptions{TokenBytes: 32}), newSynthetic(t, SyntheticOptions{Revision: "synthetic-2"})} {
-		f := Fingerprint(c)
-		if seen[f] || f.IsZero() {
-			t.Errorf("%T: fingerprint %s is not its own", c, f)
+		l := State(c)
+		if err := l.Validate(); err != nil {
+			t.Fatalf("%T: %s", c, err)
 		}
-		seen[f] = true
+		shape := l.Shape(c.Revision(), 40)
+		for _, other := range seen {
+			if shape.Match(other) == nil {
+				t.Errorf("%T: %+v would be handed to another engine", c, shape)
+			}
+		}
+		seen = append(seen, shape)
+		room := c.Layout(1, 1)
+		if g := shape.Groups[0]; int(g.Layers) != room.Layers || int(g.BlockBytes) != room.RunBytes || int(shape.Items[0].Bytes) != room.RingBytes {
+			t.Errorf("%T: %+v does not fit its arena %+v", c, shape, room)
+		}
 	}
-	if Fingerprint(newSynthetic(t, SyntheticOptions{Context: 4096})) != Fingerprint(newSynthetic(t, SyntheticOptions{})) {
+	if State(newSynthetic(t, SyntheticOptions{Context: 4096})).Fingerprint() != State(newSynthetic(t, SyntheticOptions{})).Fingerprint() {
 		t.Error("how much an engine has room for is not a matter of layout")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/workers/refengine/model"
 	"github.com/surehand/surehand/workers/refengine/paged"
 )
@@ -70,6 +71,14 @@ func (s *Synthetic) Shares() bool     { return false } // the KV of two requests
 func (s *Synthetic) Layout(blocks, slots int) paged.Layout {
 	return paged.Layout{BlockTokens: syntheticBlockTokens, Layers: s.o.Layers, RunBytes: syntheticBlockTokens * s.o.TokenBytes,
 		Blocks: blocks, Slots: slots, RingBytes: syntheticItem, ItemsBytes: syntheticItem}
+}
+
+// Caches are bytes without structure: one vector a token.
+func (s *Synthetic) Caches() []layout.Cache {
+	kv := layout.Cache{Name: "paged", Layers: uint32(s.o.Layers), KVHeads: 1, HeadDim: uint32(s.o.TokenBytes), DType: "int8", Packing: layout.Latent, Order: layout.NHD}
+	ring := kv
+	ring.Name, ring.Layers, ring.HeadDim, ring.Window = "ring", 1, 1, syntheticItem
+	return []layout.Cache{kv, ring}
 }
 
 // Items has the same classes as the transformer's, so that fault tools need to

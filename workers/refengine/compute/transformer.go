@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/workers/refengine/model"
 	"github.com/surehand/surehand/workers/refengine/paged"
 )
@@ -32,6 +33,16 @@ func (t *Transformer) Layout(blocks, slots int) paged.Layout {
 	c := model.Shape()
 	return paged.Layout{BlockTokens: c.BlockTokens, Layers: c.PagedLayers, RunBytes: c.RunBytes,
 		Blocks: blocks, Slots: slots, RingBytes: c.RingBytes, ItemsBytes: c.ItemsBytes}
+}
+
+// Caches: float32, K of a block's tokens, then V.
+func (t *Transformer) Caches() []layout.Cache {
+	c := model.Shape()
+	kv := layout.Cache{Name: "paged", Layers: uint32(c.PagedLayers), KVHeads: uint32(c.KVHeads), HeadDim: uint32(c.HeadDim),
+		DType: "float32", Packing: layout.PackedKV, Order: layout.NHD}
+	ring := kv
+	ring.Name, ring.Layers, ring.Window = "ring", uint32(c.Layers-c.PagedLayers), uint32(c.Window)
+	return []layout.Cache{kv, ring}
 }
 
 func (t *Transformer) Items() []model.Item {
