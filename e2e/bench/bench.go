@@ -88,14 +88,13 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	b := &bench{Config: c, f: f, client: traffic.NewClient(f.HTTP["g1"]), proxy: bare.New(f)}
 	defer b.client.Close()
 	r = &Report{Config: c, Load: load}
-	if err := b.rounds(ctx, r); err != nil {
-		return r, err
+	if err := b.warm(ctx); err != nil {
+		return nil, err
 	}
-	if err := b.profiles(ctx); err != nil {
-		return r, err
+	if r.History, err = b.history(ctx); err != nil { // first, before anything can trail
+		return nil, err
 	}
-	r.History, err = b.history(ctx)
-	return r, err
+	return r, b.rounds(ctx, r)
 }
 
 type bench struct {
@@ -120,12 +119,17 @@ func (b *bench) send(side Side) func(context.Context, traffic.Ask) traffic.Answe
 	return b.client.Send
 }
 
-func (b *bench) rounds(ctx context.Context, r *Report) error {
+// warm makes connections, fills caches and starts pollers.
+func (b *bench) warm(ctx context.Context) error {
 	for _, side := range []Side{Bare, Surehand} {
-		if _, err := b.round(ctx, side, b.Engines, 4); err != nil { // connections, caches, pollers
+		if _, err := b.round(ctx, side, b.Engines, 2); err != nil {
 			return fmt.Errorf("warm-up: %w", err)
 		}
 	}
+	return nil
+}
+
+func (b *bench) rounds(ctx context.Context, r *Report) error {
 	for _, clients := range b.Clients {
 		for i := range b.Rounds {
 			for _, side := range []Side{Bare, Surehand} {

@@ -10,9 +10,12 @@ import (
 )
 
 const (
-	counted    = 10  // handoffs whose writes are counted, one at a time
-	longAnswer = 100 // tokens: long enough to look between commit and end
-	settled    = 250 * time.Millisecond
+	counted = 5 // handoffs whose writes are counted, one at a time
+	// reported is how long the server may take to tell a write: it publishes its
+	// counters once a second.
+	reported = 1200 * time.Millisecond
+	// decoding is how long an answer takes: time to look between commit and end.
+	decoding = 2 * reported
 )
 
 // History is what one handoff costs in histories. Writes are Temporal's own
@@ -24,29 +27,30 @@ type History struct {
 
 // history counts one handoff after the other, so that nothing else is counted.
 func (b *bench) history(ctx context.Context) (sum History, err error) {
+	before, err := b.writes(ctx)
 	for range counted {
-		h, err := b.one(ctx)
 		if err != nil {
 			return sum, err
 		}
-		sum.Events += h.Events / counted
-		sum.WritesToCommit += h.WritesToCommit / counted
-		sum.ToEnd += h.ToEnd / counted
+		var atCommit, atEnd, events int
+		if atCommit, atEnd, events, err = b.one(ctx); err != nil {
+			return sum, err
+		}
+		sum.Events += float64(events) / counted
+		sum.WritesToCommit += float64(atCommit-before) / counted
+		sum.ToEnd += float64(atEnd-before) / counted
+		before = atEnd
 	}
 	return sum, nil
 }
 
 // one looks when its handoff decodes, and again when nothing runs any more.
-func (b *bench) one(ctx context.Context) (h History, err error) {
-	before, err := b.quiet(ctx)
-	if err != nil {
-		return h, err
-	}
+func (b *bench) one(ctx context.Context) (atCommit, atEnd, events int, err error) {
 	ask := b.ask(0)
-	ask.MaxTokens = longAnswer
-	decoding := make(chan struct{})
+	ask.MaxTokens = int(decoding/max(b.Step, time.Millisecond)) + 1
+	decodes := make(chan struct{})
 	var first sync.Once
-	begun := func() { first.Do(func() { close(decoding) }) }
+	begun := func() { first.Do(func() { close(decodes) }) }
 	ask.OnPiece = func(int) { begun() }
 	over := make(chan traffic.Answer, 1)
 	go func() {
@@ -54,39 +58,31 @@ func (b *bench) one(ctx context.Context) (h History, err error) {
 		begun() // also of a stream that never came
 		over <- a
 	}()
-	<-decoding
-	atCommit, err := b.quiet(ctx)
+	<-decodes
+	atCommit, err = b.writes(ctx)
 	answer := <-over
+	if err == nil {
+		err = answer.Counted(ask.MaxTokens)
+	}
+	if err == nil {
+		err = b.f.AtRest(ctx, restWithin)
+	}
 	if err != nil {
-		return h, err
+		return 0, 0, 0, err
 	}
-	if err := answer.Counted(longAnswer); err != nil {
-		return h, err
+	if atEnd, err = b.writes(ctx); err != nil {
+		return 0, 0, 0, err
 	}
-	if err := b.f.AtRest(ctx, restWithin); err != nil {
-		return h, err
-	}
-	atEnd, err := b.quiet(ctx)
-	if err != nil {
-		return h, err
-	}
-	events, err := b.f.History(ctx, fleet.DefaultTenant, answer.Handoff)
-	return History{float64(len(events.GetEvents())), float64(atCommit - before), float64(atEnd - before)}, err
+	h, err := b.f.History(ctx, fleet.DefaultTenant, answer.Handoff)
+	return atCommit, atEnd, len(h.GetEvents()), err
 }
 
-// quiet reads the counter once it stands still: tokens run ahead of the write
-// that records their commit.
-func (b *bench) quiet(ctx context.Context) (int, error) {
-	for last := -1; ; {
-		now, err := b.f.HistoryWrites(ctx)
-		if err != nil || now == last {
-			return now, err
-		}
-		last = now
-		select {
-		case <-time.After(settled):
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
+// writes reads the counter once it tells all that has happened until now.
+func (b *bench) writes(ctx context.Context) (int, error) {
+	select {
+	case <-time.After(reported):
+		return b.f.HistoryWrites(ctx)
+	case <-ctx.Done():
+		return 0, ctx.Err()
 	}
 }

@@ -70,7 +70,8 @@ func (f *Fleet) CPU() (map[string]time.Duration, error) {
 }
 
 // HistoryWrites counts what Temporal has persisted for histories since its
-// start: its own counters of the two persistence calls that write a history.
+// start: its own counters of the two persistence calls that write a history. It
+// publishes them once a second.
 func (f *Fleet) HistoryWrites(ctx context.Context) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.TemporalMetrics+"/metrics", nil)
 	if err != nil {
