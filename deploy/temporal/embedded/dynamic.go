@@ -18,6 +18,9 @@ const (
 	timerPollRPS     = 500
 )
 
+// queueWorkers is how many tasks of one queue run at once.
+const queueWorkers = 32
+
 // dynamicConfig is what the server asks for while it runs.
 func dynamicConfig() dynamicconfig.StaticClient {
 	return dynamicconfig.StaticClient{
@@ -54,9 +57,18 @@ func dynamicConfig() dynamicconfig.StaticClient {
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
 
-		// A search attribute registered at start is known at once.
-		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
-		dynamicconfig.NamespaceCacheRefreshInterval.Key():           500 * time.Millisecond,
+		// A search attribute registered at start is known soon.
+		dynamicconfig.NamespaceCacheRefreshInterval.Key(): 500 * time.Millisecond,
+
+		// Sized for a cluster's host by default: some thousand goroutines that
+		// do nothing. Those of the list of workflows wait for its commits.
+		dynamicconfig.TransferProcessorSchedulerWorkerCount.Key():               queueWorkers,
+		dynamicconfig.TimerProcessorSchedulerWorkerCount.Key():                  queueWorkers,
+		dynamicconfig.MemoryTimerProcessorSchedulerWorkerCount.Key():            queueWorkers,
+		dynamicconfig.ArchivalProcessorSchedulerWorkerCount.Key():               1,
+		dynamicconfig.ReplicationProcessorSchedulerWorkerCount.Key():            1,
+		dynamicconfig.ReplicationLowPriorityProcessorSchedulerWorkerCount.Key(): 1,
+		dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key():             callers,
 
 		// The default cache is sized for a cluster's host.
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key(): historyCacheEntries,
