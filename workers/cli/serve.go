@@ -101,6 +101,7 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 	if s.advertise == "" {
 		s.advertise = listeners.GRPC()
 	}
+	spendMemory()
 	registry := telemetry.Registry("serve")
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()

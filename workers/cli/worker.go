@@ -28,6 +28,7 @@ func newWorker() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		spendMemory()
 		registry := telemetry.Registry("worker")
 		opening, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()

@@ -116,6 +116,7 @@ func (o *Orchestrator) run() {
 func dialTemporal(ctx context.Context, cfg Config) (client.Client, error) {
 	opts := client.Options{HostPort: cfg.Temporal.HostPort, Namespace: cfg.Temporal.Namespace, Logger: log.NewStructuredLogger(cfg.Log)}
 	opts.ConnectionOptions.TLS = cfg.Temporal.TLS
+	opts.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{} // payloads are small: gzip is CPU on both sides
 	if cfg.Temporal.APIKey != "" {
 		opts.Credentials = client.NewAPIKeyStaticCredentials(cfg.Temporal.APIKey)
 	}
