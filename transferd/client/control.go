@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
@@ -24,6 +25,14 @@ type Control struct {
 	conn *grpc.ClientConn
 	rpc  transferv1.TransferClient
 }
+
+// A daemon that stopped without closing its connection is found by pings, so
+// that a call to it fails instead of waiting for its own deadline. gRPC allows
+// no shorter interval.
+const (
+	pingEvery   = 10 * time.Second
+	pingTimeout = 3 * time.Second
+)
 
 // Option changes how Dial connects.
 type Option func(*options)
@@ -52,6 +61,7 @@ func Dial(address string, opts ...Option) (*Control, error) {
 		}
 	}
 	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(creds),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: backoffMin, Multiplier: 2, Jitter: 0.2, MaxDelay: backoffMax},
 			MinConnectTimeout: time.Second,
