@@ -1,14 +1,12 @@
 package scenario
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/e2e/fault"
 	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
@@ -87,7 +85,7 @@ func (s *stage) kill(t *testing.T, victim string, phase fault.Phase) string {
 	}
 	required(t, killed[victim][phase.Name], struck.Answer, answerLong)
 	ask.Prefill, ask.Decode = "", "" // the one that it named may be the dead one
-	again := s.insist(ctx, ask)
+	again, _ := s.g2().Insist(ctx, ask, held, 200*time.Millisecond)
 	if victim == "g1" { // another worker went on, and the other gateway reads what it did
 		required(t, whole, again, answerLong)
 	} else {
@@ -102,22 +100,6 @@ func (s *stage) kill(t *testing.T, victim string, phase fault.Phase) string {
 	s.sticks(t, ask, struck)
 	s.fine(t, s.g1())
 	return verdict(struck.Answer) + " · again: " + verdict(again)
-}
-
-// insist asks through the other gateway as a client should: again, for as long
-// as the refusal says that the same may be asked again.
-func (s *stage) insist(ctx context.Context, ask traffic.Ask) (a traffic.Answer) {
-	for deadline := time.Now().Add(held); ; {
-		a = s.g2().Send(ctx, ask)
-		if a.Failure == nil || a.Failure.Code != handoff.CodeUnavailable.String() || time.Now().After(deadline) {
-			return a
-		}
-		select {
-		case <-ctx.Done():
-			return a
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
 
 // sticks asks once more, at rest: a key whose handoff was committed is never

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,24 +12,30 @@ import (
 	"github.com/surehand/surehand/e2e/traffic"
 )
 
+const (
+	traceSpeed    = 2.5
+	tracePatience = 20 * time.Second // of a client that is told to come again
+)
+
 // What a real service sees: lengths and arrivals of a public trace of
 // conversations, sped up. Every stream is whole and in order, every token is
 // counted, and nothing is held. Speed is printed, not asserted: the machine is
-// whatever it is.
+// whatever it is, and one that is too busy refuses with a type before it begins.
 func TestAConversationTraceIsServedWhole(t *testing.T) {
-	requests, speed := 100, 2.5
+	requests := 100
 	if patient {
-		requests, speed = 500, 4
+		requests = 500
 	}
 	s := open(t, fleet.Options{PrefillRate: 40_000, Step: 4 * time.Millisecond, Blocks: 16384})
 	items, origin := conversations(t, requests)
-	items = traffic.Speed(items, speed)
+	items = traffic.Speed(items, traceSpeed)
 	at := make([]time.Duration, len(items))
 	var prompt, output int
 	for i, it := range items {
 		at[i] = it.At
 		prompt, output = prompt+it.Prompt, output+it.Output
 	}
+	var again atomic.Int32
 	began := time.Now()
 	answers := traffic.Arrivals(within(t, 4*time.Minute), at, func(ctx context.Context, i int) traffic.Answer {
 		ask := s.ask(max(1, items[i].Prompt-2), items[i].Output)
@@ -37,7 +44,9 @@ func TestAConversationTraceIsServedWhole(t *testing.T) {
 		if i%2 == 1 {
 			c = s.g2()
 		}
-		return c.Send(ctx, ask)
+		a, refused := c.Insist(ctx, ask, tracePatience, time.Second)
+		again.Add(int32(refused))
+		return a
 	})
 	took := time.Since(began)
 	var direct int
@@ -52,7 +61,8 @@ func TestAConversationTraceIsServedWhole(t *testing.T) {
 		direct += a.Usage.Direct
 	}
 	s.atRest(t)
-	t.Logf("%s, %g times as fast: %d prompt tokens (%d direct), %d to answer\n%s", origin, speed, prompt, direct, output,
+	t.Logf("%s, %g times as fast: %d prompt tokens (%d direct), %d to answer; %d were refused for now and asked again\n%s",
+		origin, traceSpeed, prompt, direct, output, again.Load(),
 		traffic.Summarize(answers, took, traffic.SLO{FirstToken: 500 * time.Millisecond, Gap: 25 * time.Millisecond}))
 }
 

@@ -57,6 +57,24 @@ func (c *Client) Send(ctx context.Context, a Ask) (out Answer) {
 	return out
 }
 
+// Insist sends an ask as OpenAI's own clients do: again, for a while, as long as
+// the refusal is one that says so. It also says how often it was refused.
+func (c *Client) Insist(ctx context.Context, a Ask, patience, pause time.Duration) (out Answer, refused int) {
+	for until := time.Now().Add(patience); ; refused++ {
+		out = c.Send(ctx, a)
+		if out.Status != http.StatusServiceUnavailable && out.Status != http.StatusTooManyRequests || time.Now().After(until) {
+			return out, refused
+		}
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return out, refused
+		}
+	}
+}
+
 // Post sends any body anywhere and tells the status and, if it is a typed
 // refusal, which.
 func (c *Client) Post(ctx context.Context, path, contentType string, text []byte, headers map[string]string) (out Answer) {

@@ -90,6 +90,31 @@ func TestATypedEndIsToldFromABrokenOne(t *testing.T) {
 	}
 }
 
+func TestAClientComesAgainOnlyWhenToldTo(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		status  int
+		refused int
+	}{{"unavailable", 503, 2}, {"too many", 429, 2}, {"a conflict", 409, 0}, {"outcome unknown", 500, 0}} {
+		asked := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if asked++; asked < 3 {
+				w.WriteHeader(c.status)
+				_, _ = w.Write([]byte(`{"error":{"message":"m","type":"server_error","code":"x"}}`))
+				return
+			}
+			_, _ = w.Write([]byte(piece(" w0") + piece(" w1") + last + usage + done))
+		}))
+		client := NewClient(strings.TrimPrefix(server.URL, "http://"))
+		a, refused := client.Insist(t.Context(), Ask{Model: "m", Prompt: "p", MaxTokens: 2}, time.Minute, time.Millisecond)
+		if refused != c.refused || (a.Counted(2) == nil) != (c.refused > 0) {
+			t.Errorf("%s: refused %d times, then %v", c.name, refused, a.Counted(2))
+		}
+		client.Close()
+		server.Close()
+	}
+}
+
 func TestGeneratedItemsHaveTheQuantilesOfTheTrace(t *testing.T) {
 	items := Generated(1, 20000)
 	var prompts, outputs []int
