@@ -115,7 +115,7 @@ func (r *run) report(step handoff.Step) {
 	r.beside(r.undo, func(ctx workflow.Context) {
 		_, err := r.run(ctx, cmd, in)
 		if code, _ := codeOf(err); code != handoff.CodeNone && step == steps.StepSettle {
-			r.park(cmd, code) // a reader that cannot be reached has no client to tell
+			r.insist(cmd, in, code) // a reader that cannot be reached has no client to tell
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
 
 	"github.com/surehand/surehand/activities"
 	"github.com/surehand/surehand/activities/mover"
@@ -35,6 +36,7 @@ type Orchestrator struct {
 	fleet       *fleet
 	hub         *hub
 	starts      *starts
+	pulse       *pulse
 	metrics     *metrics
 
 	life    context.Context // of everything in the background
@@ -55,7 +57,8 @@ func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	temporal, err := dialTemporal(ctx, cfg)
+	beat := &pulse{}
+	temporal, err := dialTemporal(ctx, cfg, beat)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +72,7 @@ func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
 		temporal.Close()
 		return nil, err
 	}
+	o.pulse = beat
 	o.closers = append(o.closers, dialer.Close)
 	o.worker = worker.New(o.temporal, cfg.Temporal.TaskQueue, worker.Options{
 		MaxConcurrentWorkflowTaskExecutionSize:  cfg.InFlight,
@@ -97,7 +101,7 @@ func assemble(cfg Config, temporal client.Client, movers mover.Directory) (*Orch
 	o.life, o.end = context.WithCancel(context.Background())
 	o.records, o.forget = context.WithCancel(context.Background())
 	o.hub = newHub(cfg.InFlight, o.over)
-	o.starts = newStarts(cfg.Starts)
+	o.starts, o.pulse = newStarts(cfg.Starts), &pulse{}
 	o.bodies = newBodies(cfg.Bodies, cfg.InFlight)
 	o.fleet = newFleet(o)
 	o.steps = &activities.Steps{Ledger: cfg.Ledger, Engines: cfg.Engines, Movers: movers, Readers: readers{o}, Placer: o.fleet,
@@ -113,10 +117,11 @@ func (o *Orchestrator) run() {
 	o.background(o.sweep)
 }
 
-func dialTemporal(ctx context.Context, cfg Config) (client.Client, error) {
+func dialTemporal(ctx context.Context, cfg Config, beat *pulse) (client.Client, error) {
 	opts := client.Options{HostPort: cfg.Temporal.HostPort, Namespace: cfg.Temporal.Namespace, Logger: log.NewStructuredLogger(cfg.Log)}
 	opts.ConnectionOptions.TLS = cfg.Temporal.TLS
 	opts.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{} // payloads are small: gzip is CPU on both sides
+	opts.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(beat.intercept)}
 	if cfg.Temporal.APIKey != "" {
 		opts.Credentials = client.NewAPIKeyStaticCredentials(cfg.Temporal.APIKey)
 	}

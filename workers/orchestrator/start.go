@@ -52,7 +52,7 @@ func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r R
 }
 
 func (o *Orchestrator) execute(ctx context.Context, in steps.Input) error {
-	ctx, cancel := context.WithTimeout(ctx, o.cfg.StartTimeout*3/4)
+	ctx, cancel := o.pulse.patient(ctx, o.cfg.StartTimeout*3/4)
 	defer cancel()
 	opts := client.StartWorkflowOptions{
 		ID: o.workflowID(in.Tenant, in.ID), TaskQueue: o.cfg.Temporal.TaskQueue,
