@@ -36,13 +36,14 @@ type flow struct {
 	in    steps.Input
 	log   *recorder
 
-	mu     sync.Mutex
-	calls  []call
-	count  map[string]int
-	faults func(call) fault
-	stream func(handoff.Plan) // what D's stream does after a commit
-	remote bool               // the reader is another process than the worker
-	reset  bool               // the run was reset
+	mu      sync.Mutex
+	calls   []call
+	count   map[string]int
+	faults  func(call) fault
+	stream  func(handoff.Plan) // what D's stream does after a commit
+	remote  bool               // the reader is another process than the worker
+	reset   bool               // the run was reset
+	signals bool               // the ends of streams come as signals
 
 	prepare func(*testsuite.TestWorkflowEnvironment) // before the run
 }

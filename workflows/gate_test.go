@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"go.temporal.io/sdk/testsuite"
+
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 )
@@ -78,10 +80,16 @@ func (f *flow) Ended(_ context.Context, at steps.ReaderAt, _ handoff.Attempt, co
 	return nil
 }
 
-// report signals the stream's end as a gateway does.
+// report tells the stream's end as a gateway does: a good one by an update, a bad
+// one, or any where updates fail, by a signal.
 func (f *flow) report(g *gate, e steps.Ended) {
 	e.Reader = g.reader
-	f.env.SignalWorkflow(steps.SignalEnded, e)
+	if e.Code != "" || f.signals {
+		f.env.SignalWorkflow(steps.SignalEnded, e)
+		return
+	}
+	f.env.UpdateWorkflow(steps.UpdateEnded, e.Attempt.String(), &testsuite.TestUpdateCallback{OnAccept: func() {},
+		OnReject: func(err error) { f.t.Errorf("the end was refused: %v", err) }, OnComplete: func(any, error) {}}, e)
 }
 
 // deliver asks the reader of a plan for leave to write a byte of it.

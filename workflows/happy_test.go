@@ -32,6 +32,28 @@ func TestAWholeStreamCompletesAndLeavesNothing(t *testing.T) {
 	f.clean()
 }
 
+func TestAnEndToldByASignalEndsItToo(t *testing.T) {
+	f := newFlow(t)
+	f.signals = true
+	if out, err := f.run(); err != nil || !out.Committed || out.Finish != "stop" || out.Usage.Direct != 39 {
+		t.Fatalf("outcome %+v, %v; calls %v", out, err, f.names())
+	}
+	f.clean()
+}
+
+func TestAnEndToldTwiceCountsOnce(t *testing.T) {
+	f := newFlow(t)
+	f.stream = func(p handoff.Plan) {
+		f.whole(p)
+		f.signals = true
+		f.report(f.gate("gate-0"), steps.Ended{Attempt: p.Attempt, Finish: "length", Usage: steps.Usage{Completion: 99}})
+	}
+	if out, err := f.run(); err != nil || out.Finish != "stop" || out.Usage.Completion == 99 {
+		t.Fatalf("outcome %+v, %v; calls %v", out, err, f.names())
+	}
+	f.clean()
+}
+
 func TestRecordedAtTheHandoffItEndsWithTheCommit(t *testing.T) {
 	f := newFlow(t)
 	f.in.Record = steps.RecordHandoff

@@ -60,6 +60,11 @@ func (r *run) replan() {
 // listen follows the client's cancel, the reader's signals and the clock.
 func (r *run) listen(ctx workflow.Context) {
 	must(workflow.SetQueryHandler(ctx, steps.QueryState, func() (steps.State, error) { return r.state(), nil }))
+	must(workflow.SetUpdateHandler(ctx, steps.UpdateEnded, func(_ workflow.Context, e steps.Ended) error {
+		r.streamEnded(e)
+		r.changed = true
+		return nil
+	}))
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		ctx.Done().Receive(ctx, nil)
 		r.coord.Cancel()
@@ -203,7 +208,7 @@ func (r *run) details() string {
 	return fmt.Sprintf("**%s** · epoch %d · P `%s` → D `%s` · %d bytes", r.coord.Phase(), p.Attempt.Epoch, p.P.Engine, p.D.Engine, r.bytes)
 }
 
-// must stops a workflow that cannot even register its query: a programming error.
+// must stops a workflow that cannot even register its handlers: a programming error.
 func must(err error) {
 	if err != nil {
 		panic(err)

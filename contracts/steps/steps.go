@@ -44,9 +44,12 @@ const (
 	RecordHandoff Record = "handoff"
 )
 
-// Names of the workflow, its signals and queries.
+// Names of the workflow, its signals, updates and queries. The end of a stream
+// comes as an update, which Temporal writes down together with what follows
+// from it; where an update is not to be had, as a signal.
 const (
 	Workflow        = "handoff"
+	UpdateEnded     = "end-of-stream"
 	SignalEnded     = "stream-ended"
 	SignalReattach  = "re-attach"
 	QueryState      = "state"
@@ -150,7 +153,7 @@ type Output struct {
 	Told         bool            `json:"told,omitempty"` // StepReserve: the reader knows the attempt and its token
 }
 
-// Ended is the payload of SignalEnded: the reader's report.
+// Ended is the payload of UpdateEnded and SignalEnded: the reader's report.
 type Ended struct {
 	Code    string          `json:"code,omitempty"`
 	Detail  string          `json:"detail,omitempty"`

@@ -50,6 +50,10 @@ type Orchestrator struct {
 
 var _ Front = (*Orchestrator)(nil)
 
+// workflowPollers wait for workflow tasks. A task that finds none waiting goes
+// through the server's store, which costs more than the pollers do.
+const workflowPollers = 8
+
 // New connects, registers the workflow and its activities and starts working.
 // The worker serves as soon as New returns; Close ends it.
 func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
@@ -78,6 +82,7 @@ func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
 		MaxConcurrentWorkflowTaskExecutionSize:  cfg.InFlight,
 		MaxConcurrentLocalActivityExecutionSize: 4 * cfg.InFlight,
 		MaxConcurrentActivityExecutionSize:      2 * cfg.InFlight,
+		MaxConcurrentWorkflowTaskPollers:        workflowPollers,
 		StickyScheduleToStartTimeout:            500 * time.Millisecond, // a dead worker's task goes to another soon
 		WorkerStopTimeout:                       10 * time.Second,
 	})

@@ -201,10 +201,10 @@ func (f *fleetOf) outcome() string {
 
 func TestTheEndOfAStreamIsToldUntilTemporalHasIt(t *testing.T) {
 	f := gateways(t, "a")
-	failing := true
+	refused := map[string]bool{}
 	f.temporal.refuse = func(method string) error {
-		if method == steps.SignalEnded && failing {
-			failing = false
+		if (method == steps.UpdateEnded || method == steps.SignalEnded) && !refused[method] {
+			refused[method] = true
 			return handoff.Errorf(handoff.CodeUnavailable, "restarting")
 		}
 		return nil
@@ -213,8 +213,9 @@ func TestTheEndOfAStreamIsToldUntilTemporalHasIt(t *testing.T) {
 		t.Errorf("%q, %+v", text, last)
 	}
 	f.clean()
-	if n := len(slices.DeleteFunc(f.temporal.methods(), func(m string) bool { return m != steps.SignalEnded })); n != 2 {
-		t.Errorf("signalled %d times: %v, %v", n, f.temporal.methods(), f.w.Calls())
+	told := slices.DeleteFunc(f.temporal.methods(), func(m string) bool { return m != steps.SignalEnded && m != steps.UpdateEnded })
+	if !slices.Equal(told, []string{steps.UpdateEnded, steps.SignalEnded, steps.SignalEnded}) {
+		t.Errorf("told by %v: %v, %v", told, f.temporal.methods(), f.w.Calls())
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"go.temporal.io/sdk/client"
+
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 )
@@ -16,6 +18,7 @@ const (
 	recordPause    = 20 * time.Millisecond
 	recordPauseMax = 2 * time.Second
 	recordTimeout  = 2 * time.Second
+	updateTimeout  = time.Second
 )
 
 // insist tries to record something in Temporal until it is recorded, no workflow
@@ -36,8 +39,7 @@ func insist(ctx context.Context, record func(context.Context) error) error {
 	}
 }
 
-// report signals the workflow off the critical path, again until the server
-// has it. Where no workflow runs any more (record: handoff, or terminated) the
+// report tells the workflow off the critical path, again until the server has it. Where no workflow runs any more (record: handoff, or terminated) the
 // reader closes what is left itself: the end is its own to record.
 func (o *Orchestrator) report(s *stream, e steps.Ended) {
 	in := s.input()
@@ -49,9 +51,7 @@ func (o *Orchestrator) report(s *stream, e steps.Ended) {
 			o.closeDetached(ctx, s, in, e)
 			return
 		}
-		err := insist(ctx, func(ctx context.Context) error {
-			return o.temporal.SignalWorkflow(ctx, o.workflowID(in.Tenant, in.ID), "", steps.SignalEnded, e)
-		})
+		err := o.recordEnd(ctx, o.workflowID(in.Tenant, in.ID), e)
 		switch {
 		case err == nil:
 		case gone(err):
@@ -60,6 +60,33 @@ func (o *Orchestrator) report(s *stream, e steps.Ended) {
 			o.log.Error("the end of a stream could not be recorded", "handoff", in.ID, "attempt", e.Attempt.String(), "error", err.Error())
 		}
 	})
+}
+
+// recordEnd tells a good end by an update, which Temporal writes down only with
+// the workflow's own end: one write instead of three. It is lost if no worker
+// takes it, so that, as for any bad end, a signal follows, which is kept. Told
+// twice, the first end counts.
+func (o *Orchestrator) recordEnd(ctx context.Context, workflow string, e steps.Ended) error {
+	if e.Code == "" {
+		err := o.updateEnd(ctx, workflow, e)
+		if err == nil || gone(err) {
+			return err
+		}
+	}
+	return insist(ctx, func(ctx context.Context) error {
+		return o.temporal.SignalWorkflow(ctx, workflow, "", steps.SignalEnded, e)
+	})
+}
+
+func (o *Orchestrator) updateEnd(ctx context.Context, workflow string, e steps.Ended) error {
+	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+	defer cancel()
+	told, err := o.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{WorkflowID: workflow, UpdateID: e.Attempt.String(),
+		UpdateName: steps.UpdateEnded, Args: []any{e}, WaitForStage: client.WorkflowUpdateStageCompleted})
+	if err != nil {
+		return err
+	}
+	return told.Get(ctx, nil)
 }
 
 // closeDetached ends what a handoff without a running workflow still holds, its

@@ -182,6 +182,23 @@ func (d *durable) SignalWorkflow(_ context.Context, id, _, name string, arg any)
 	return nil
 }
 
+func (d *durable) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	if err := d.enter(o.UpdateName); err != nil {
+		return nil, err
+	}
+	r, err := d.running(o.WorkflowID)
+	if err != nil {
+		return nil, err
+	}
+	r.signals <- o.Args[0].(steps.Ended)
+	return updated{}, nil
+}
+
+// updated is an update that the workflow took.
+type updated struct{ client.WorkflowUpdateHandle }
+
+func (updated) Get(context.Context, any) error { return nil }
+
 func (d *durable) CancelWorkflow(_ context.Context, id, _ string) error {
 	if err := d.enter("cancel"); err != nil {
 		return err
