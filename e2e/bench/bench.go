@@ -94,7 +94,10 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	if r.History, err = b.history(ctx); err != nil { // first, before anything can trail
 		return nil, err
 	}
-	return r, b.rounds(ctx, r)
+	if err := b.rounds(ctx, r); err != nil {
+		return r, err
+	}
+	return r, b.profiles(ctx)
 }
 
 type bench struct {
