@@ -61,7 +61,7 @@ func (s *Steps) Settle(ctx context.Context, in steps.StepInput) (steps.Output, e
 		return steps.Output{}, handoff.Errorf(handoff.CodeInvalid, "settle without an outcome")
 	case r.Key == "":
 		return steps.Output{}, nil
-	case o.Code != "" && !o.Committed:
+	case !o.Sticks():
 		return steps.Output{}, s.Ledger.Unclaim(ctx, r.Tenant, r.Key, r.Plan.Attempt.Handoff)
 	}
 	outcome := ledger.OutcomeCompleted

@@ -129,7 +129,7 @@ func (r *run) finish(ctx workflow.Context) (steps.Outcome, error) {
 			return out, err
 		}
 	}
-	if o.Code == handoff.CodeNone || o.Committed {
+	if out.Sticks() {
 		return out, nil
 	}
 	if o.Code == handoff.CodeCancelled && ctx.Err() != nil {

@@ -70,7 +70,7 @@ func TestASilentReaderProvesNothing(t *testing.T) {
 		f.gate("gate-0").silent = true
 	}
 	out, err := f.run()
-	if err == nil || out.Code != "outcome_unknown" || f.did(handoff.StepPlace, 1) {
+	if err != nil || !out.Sticks() || out.Code != "outcome_unknown" || f.did(handoff.StepPlace, 1) {
 		t.Fatalf("outcome %+v, %v; calls %v", out, err, f.names())
 	}
 	f.safe()
@@ -83,7 +83,7 @@ func TestAReaderOfAnotherLifeProvesNothing(t *testing.T) {
 		f.gate("gate-0").reader.Incarnation++
 	}
 	out, err := f.run()
-	if err == nil || out.Code != "outcome_unknown" {
+	if err != nil || !out.Sticks() || out.Code != "outcome_unknown" {
 		t.Fatalf("outcome %+v, %v", out, err)
 	}
 	f.safe()

@@ -201,6 +201,12 @@ type Outcome struct {
 	Parked    []string         `json:"parked,omitempty"`
 }
 
+// Sticks says whether the key is spent (S13): what was committed, and what may
+// have been. An unknown outcome is no refusal: somebody may still deliver it.
+func (o Outcome) Sticks() bool {
+	return o.Code == "" || o.Committed || o.Code == handoff.CodeOutcomeUnknown.String()
+}
+
 // State answers QueryState.
 type State struct {
 	Phase   handoff.Phase    `json:"phase"`
