@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/surehand/surehand/workers/dev"
 )
 
 // ErrNoTemporal says that the embedded Temporal server was not built here yet,
 // and building it was not asked for: it takes minutes.
-var ErrNoTemporal = errors.New("the embedded Temporal server is not built: run `go run . dev` once, or build it in deploy/temporal")
+var ErrNoTemporal = errors.New("the embedded Temporal server is not built: run `go run . dev` once")
 
 // Programs are the paths of what a fleet runs.
 type Programs struct {
@@ -58,39 +60,25 @@ func sources() (string, error) {
 	return root, nil
 }
 
-func compile(ctx context.Context, dir, path, target string, env ...string) error {
+func compile(ctx context.Context, dir, path, target string) error {
 	c := exec.CommandContext(ctx, "go", "build", "-o", path, target)
-	c.Dir, c.Env = dir, append(os.Environ(), append([]string{"CGO_ENABLED=0", "GOWORK=off"}, env...)...)
+	c.Dir, c.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", target, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }
 
-// temporalServer finds the embedded server: built by hand in its own folder, by
-// `surehand dev` in the user's cache, on PATH, or, with patience, built now.
+// temporalServer is the embedded server of just these sources, where `surehand
+// dev` builds it; with patience it is built now.
 func temporalServer(ctx context.Context, root string, patience bool) (string, error) {
-	const name = "surehand-temporal"
-	dir := filepath.Join(root, "deploy", "temporal")
-	places := []string{filepath.Join(dir, name)}
-	if cache, err := os.UserCacheDir(); err == nil { // where `surehand dev` builds it
-		found, err := filepath.Glob(filepath.Join(cache, "surehand", "bin", name+"-*"))
-		if err != nil {
-			return "", err
-		}
-		places = append(places, found...)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
 	}
-	for _, path := range places {
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && !strings.Contains(path, ".building-") {
-			return path, nil
-		}
-	}
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
-	}
-	if !patience {
+	path, err := dev.TemporalServer(ctx, root, filepath.Join(cache, "surehand", "bin"), os.Stderr, patience)
+	if errors.Is(err, dev.ErrNotBuilt) {
 		return "", ErrNoTemporal
 	}
-	path := filepath.Join(dir, name)
-	return path, compile(ctx, dir, path, ".", "GOTOOLCHAIN=auto")
+	return path, err
 }

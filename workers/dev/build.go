@@ -165,6 +165,28 @@ func removeIfThere(path string) error {
 	return nil
 }
 
+// ErrNotBuilt says that no binary of just these sources lies in the cache.
+var ErrNotBuilt = errors.New("not built from these sources yet")
+
+// TemporalServer gives the embedded server built from just the sources below
+// root, in cache: the one that dev runs. With patience it is built when missing,
+// else that is ErrNotBuilt.
+func TemporalServer(ctx context.Context, root, cache string, out io.Writer, patience bool) (string, error) {
+	p := places{source: root, cache: cache, out: out}
+	if patience {
+		return p.build(ctx, temporal)
+	}
+	sum, err := sourcesSum(root, temporal.sources)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, temporal.name+"-"+sum)
+	if !executable(path) {
+		return "", ErrNotBuilt
+	}
+	return path, nil
+}
+
 // sourcesSum is over the names and contents of all files but tests.
 func sourcesSum(root string, sources []string) (string, error) {
 	sum := sha256.New()
