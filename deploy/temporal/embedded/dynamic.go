@@ -18,8 +18,10 @@ const (
 	timerPollRPS     = 500
 )
 
-// queueWorkers is how many tasks of one queue run at once.
-const queueWorkers = 32
+const (
+	queueWorkers     = 32 // tasks of one queue at once
+	queueAckInterval = 10 * time.Second
+)
 
 // dynamicConfig is what the server asks for while it runs.
 func dynamicConfig() dynamicconfig.StaticClient {
@@ -69,6 +71,17 @@ func dynamicConfig() dynamicconfig.StaticClient {
 		dynamicconfig.ReplicationProcessorSchedulerWorkerCount.Key():            1,
 		dynamicconfig.ReplicationLowPriorityProcessorSchedulerWorkerCount.Key(): 1,
 		dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key():             callers,
+
+		// Done tasks are let go of soon; until then no new one is held against
+		// each of them, which a queue does once it knows for which namespaces
+		// it has tasks.
+		dynamicconfig.TransferProcessorUpdateAckInterval.Key():   queueAckInterval,
+		dynamicconfig.TimerProcessorUpdateAckInterval.Key():      queueAckInterval,
+		dynamicconfig.VisibilityProcessorUpdateAckInterval.Key(): queueAckInterval,
+		dynamicconfig.QueueShrinkPredicateMaxPendingKeys.Key():   -1,
+
+		// A handoff's payloads are all in its history.
+		dynamicconfig.ExternalPayloadsEnabled.Key(): false,
 
 		// The default cache is sized for a cluster's host.
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key(): historyCacheEntries,

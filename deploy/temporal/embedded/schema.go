@@ -100,25 +100,25 @@ func columns(arguments string) (out []string) {
 }
 
 // wordTriggers keep a full-text table up to date as the server's own do, but
-// only for rows that have words in it.
+// only at changes of the words themselves.
 func wordTriggers(words string, names []string) []string {
-	prefixed := func(row string) []string {
+	each := func(format, separator string) string {
 		out := make([]string, len(names))
 		for i, n := range names {
-			out[i] = row + "." + n
+			out[i] = strings.ReplaceAll(format, "?", n)
 		}
-		return out
+		return strings.Join(out, separator)
 	}
-	has := func(row string) string { return strings.Join(prefixed(row), " IS NOT NULL OR ") + " IS NOT NULL" }
-	insert := fmt.Sprintf("INSERT INTO %s (rowid, %s) VALUES (NEW.rowid, %s);", words, strings.Join(names, ", "), strings.Join(prefixed("NEW"), ", "))
-	remove := fmt.Sprintf("INSERT INTO %[1]s (%[1]s, rowid, %[2]s) VALUES ('delete', OLD.rowid, %[3]s);", words, strings.Join(names, ", "), strings.Join(prefixed("OLD"), ", "))
-	trigger := func(suffix, when, row, action string) string {
-		return fmt.Sprintf("CREATE TRIGGER %s_%s %s ON executions_visibility WHEN %s BEGIN %s END;", words, suffix, when, has(row), action)
+	some := func(row string) string { return each(row+".? IS NOT NULL", " OR ") }
+	list := strings.Join(names, ", ")
+	insert := fmt.Sprintf("INSERT INTO %s (rowid, %s) SELECT NEW.rowid, %s WHERE %s;", words, list, each("NEW.?", ", "), some("NEW"))
+	remove := fmt.Sprintf("INSERT INTO %[1]s (%[1]s, rowid, %[2]s) SELECT 'delete', OLD.rowid, %[3]s WHERE %[4]s;", words, list, each("OLD.?", ", "), some("OLD"))
+	trigger := func(suffix, event, when, action string) string {
+		return fmt.Sprintf("CREATE TRIGGER %s_%s AFTER %s ON executions_visibility WHEN %s BEGIN %s END;", words, suffix, event, when, action)
 	}
 	return []string{
-		trigger("ai", "AFTER INSERT", "NEW", insert),
-		trigger("ad", "AFTER DELETE", "OLD", remove),
-		trigger("bu", "BEFORE UPDATE", "OLD", remove), // before: the old words go first
-		trigger("au", "AFTER UPDATE", "NEW", insert),
+		trigger("ai", "INSERT", some("NEW"), insert),
+		trigger("ad", "DELETE", some("OLD"), remove),
+		trigger("au", "UPDATE", each("OLD.? IS NOT NEW.?", " OR "), remove+" "+insert),
 	}
 }

@@ -58,7 +58,7 @@ func TestTheListOfWorkflowsHasFewIndexesAndAllItsColumns(t *testing.T) {
 		t.Errorf("%d generated columns are stored", n)
 	}
 	const triggers = "select count(*) from sqlite_master where type='trigger'"
-	if n := count(t, visibility, triggers); n != 8 {
+	if n := count(t, visibility, triggers); n != 6 {
 		t.Errorf("%d triggers", n)
 	}
 	for _, table := range []string{"executions", "history_node", "namespaces"} {
