@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	traceSpeed    = 2.5
+	traceSpeed    = 1.25
 	tracePatience = 20 * time.Second // of a client that is told to come again
 )
 
