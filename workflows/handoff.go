@@ -20,6 +20,7 @@ func Handoff(ctx workflow.Context, in steps.Input) (steps.Outcome, error) {
 	r := newRun(ctx, in)
 	r.listen(ctx)
 	for {
+		r.mind()
 		for _, cmd := range r.coord.Commands() {
 			r.start(cmd)
 		}

@@ -34,6 +34,8 @@ type run struct {
 	changed bool
 	first   handoff.Epoch
 	expired bool // the deadline of the first token passed
+	timed   bool // the deadline is watched
+	watched bool // the decode is watched
 	settled bool
 	toldEnd handoff.Reader
 }
@@ -57,7 +59,7 @@ func (r *run) replan() {
 	r.attempt, r.stop = workflow.WithCancel(r.root)
 }
 
-// listen follows the client's cancel, the reader's signals and the clock.
+// listen follows the client's cancel and the reader's word.
 func (r *run) listen(ctx workflow.Context) {
 	must(workflow.SetQueryHandler(ctx, steps.QueryState, func() (steps.State, error) { return r.state(), nil }))
 	must(workflow.SetUpdateHandler(ctx, steps.UpdateEnded, func(_ workflow.Context, e steps.Ended) error {
@@ -65,31 +67,45 @@ func (r *run) listen(ctx workflow.Context) {
 		r.changed = true
 		return nil
 	}))
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		ctx.Done().Receive(ctx, nil)
-		r.coord.Cancel()
+	workflow.Go(r.undo, func(ctx workflow.Context) { r.hear(ctx, r.root.Done()) })
+}
+
+// hear takes what comes from outside, for as long as the run goes on. It is one
+// coroutine for all of it, as each costs something at every step.
+func (r *run) hear(ctx workflow.Context, cancelled workflow.ReceiveChannel) {
+	sources := workflow.NewSelector(ctx)
+	over := false
+	if cancelled != nil {
+		sources.AddReceive(cancelled, func(workflow.ReceiveChannel, bool) {
+			over = true // closed for good: it would be heard again and again
+			r.coord.Cancel()
+		})
+	}
+	sources.AddReceive(workflow.GetSignalChannel(ctx, steps.SignalEnded), func(c workflow.ReceiveChannel, _ bool) {
+		var e steps.Ended
+		c.Receive(ctx, &e)
+		r.streamEnded(e)
+	})
+	sources.AddReceive(workflow.GetSignalChannel(ctx, steps.SignalReattach), func(c workflow.ReceiveChannel, _ bool) {
+		var at steps.ReaderAt
+		c.Receive(ctx, &at)
+		r.reattach(at)
+	})
+	for !over {
+		sources.Select(ctx)
 		r.changed = true
-	})
-	workflow.Go(r.undo, func(ctx workflow.Context) {
-		ch := workflow.GetSignalChannel(ctx, steps.SignalEnded)
-		for {
-			var e steps.Ended
-			ch.Receive(ctx, &e)
-			r.streamEnded(e)
-			r.changed = true
-		}
-	})
-	workflow.Go(r.undo, func(ctx workflow.Context) {
-		ch := workflow.GetSignalChannel(ctx, steps.SignalReattach)
-		for {
-			var at steps.ReaderAt
-			ch.Receive(ctx, &at)
-			r.reattach(at)
-			r.changed = true
-		}
-	})
-	workflow.Go(r.undo, r.deadline)
-	if r.in.Record == steps.RecordRequest {
+	}
+	r.hear(ctx, nil)
+}
+
+// mind starts what watches over a phase when the phase is first reached.
+func (r *run) mind() {
+	if !r.timed && r.onTheWay() {
+		r.timed = true
+		workflow.Go(r.undo, r.deadline)
+	}
+	if !r.watched && r.in.Record == steps.RecordRequest && r.coord.Phase() == handoff.PhaseDecoding {
+		r.watched = true
 		workflow.Go(r.undo, r.watchDecode)
 	}
 }
@@ -146,23 +162,17 @@ func (r *run) reattach(at steps.ReaderAt) {
 // deadline bounds the way to the first token over all epochs (L1). The attempt
 // is stopped, and its failure then fenced like any other.
 func (r *run) deadline(ctx workflow.Context) {
-	// The first epoch's steps are bounded by themselves, so that the happy path
-	// has no timer in its history.
-	onTheWay := func() bool {
-		first := r.coord.Plan().Attempt.Epoch == r.first && (r.coord.Phase() == handoff.PhaseMoving || r.coord.Phase() == handoff.PhaseCommitting)
-		return !first && r.coord.Phase() != handoff.PhaseDecoding && r.coord.Outcome() == nil
-	}
 	for {
-		if err := workflow.Await(ctx, func() bool { return onTheWay() || r.coord.Outcome() != nil }); err != nil || r.coord.Outcome() != nil {
+		if err := workflow.Await(ctx, func() bool { return r.onTheWay() || r.coord.Outcome() != nil }); err != nil || r.coord.Outcome() != nil {
 			return
 		}
 		timed, cancel := workflow.WithCancel(ctx)
 		timer := workflow.NewTimer(timed, r.left(ctx))
-		if err := workflow.Await(ctx, func() bool { return timer.IsReady() || !onTheWay() }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return timer.IsReady() || !r.onTheWay() }); err != nil {
 			cancel()
 			return
 		}
-		if timer.IsReady() && onTheWay() {
+		if timer.IsReady() && r.onTheWay() {
 			r.expired, r.changed = true, true
 			r.stop()
 			cancel()
@@ -170,6 +180,14 @@ func (r *run) deadline(ctx workflow.Context) {
 		}
 		cancel()
 	}
+}
+
+// onTheWay says that the clock has to be watched. The first epoch's steps are
+// bounded by themselves, so that the happy path has no timer in its history.
+func (r *run) onTheWay() bool {
+	p := r.coord.Phase()
+	first := r.coord.Plan().Attempt.Epoch == r.first && (p == handoff.PhaseMoving || p == handoff.PhaseCommitting)
+	return !first && p != handoff.PhaseDecoding && r.coord.Outcome() == nil
 }
 
 // left is what remains of the way to the first token, whichever worker asks.
