@@ -34,6 +34,10 @@ const (
 	pingTimeout = 3 * time.Second
 )
 
+// window is how many bytes a daemon may send ahead of one call's reader. Windows
+// that grow have gRPC measure the way with a ping at every answer.
+const window = 64 << 10
+
 // Option changes how Dial connects.
 type Option func(*options)
 
@@ -62,6 +66,7 @@ func Dial(address string, opts ...Option) (*Control, error) {
 	}
 	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(creds),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(16*window),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: backoffMin, Multiplier: 2, Jitter: 0.2, MaxDelay: backoffMax},
 			MinConnectTimeout: time.Second,

@@ -54,6 +54,10 @@ var _ Front = (*Orchestrator)(nil)
 // through the server's store, which costs more than the pollers do.
 const workflowPollers = 8
 
+// temporalWindow is how many bytes the server may send ahead. Windows that grow
+// have gRPC measure the way with a ping at every answer.
+const temporalWindow = 8 << 20
+
 // New connects, registers the workflow and its activities and starts working.
 // The worker serves as soon as New returns; Close ends it.
 func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
@@ -126,7 +130,8 @@ func dialTemporal(ctx context.Context, cfg Config, beat *pulse) (client.Client, 
 	opts := client.Options{HostPort: cfg.Temporal.HostPort, Namespace: cfg.Temporal.Namespace, Logger: log.NewStructuredLogger(cfg.Log)}
 	opts.ConnectionOptions.TLS = cfg.Temporal.TLS
 	opts.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{} // payloads are small: gzip is CPU on both sides
-	opts.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(beat.intercept)}
+	opts.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(beat.intercept),
+		grpc.WithStaticStreamWindowSize(temporalWindow), grpc.WithStaticConnWindowSize(temporalWindow)}
 	if cfg.Temporal.APIKey != "" {
 		opts.Credentials = client.NewAPIKeyStaticCredentials(cfg.Temporal.APIKey)
 	}

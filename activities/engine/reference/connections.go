@@ -23,6 +23,8 @@ import (
 
 // Limits.
 const (
+	streamWindow = 64 << 10 // bytes that an engine may send ahead of a stream's reader
+	connWindow   = 4 << 20  // and of all together
 	// MaxMessageBytes bounds one message either way; a prompt travels in one.
 	MaxMessageBytes = 4 << 20
 	maxAddresses    = 1024
@@ -81,6 +83,8 @@ func (c *Connections) conn(address string) (*grpc.ClientConn, error) {
 		grpc.WithDisableRetry(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: connectBackoff}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveEvery, Timeout: keepaliveWithin}),
+		// Windows that grow have gRPC measure the way with a ping at every token.
+		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes)))
 	if err != nil {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "engine address: %s", err)
