@@ -36,8 +36,9 @@ const (
 	// HeaderBytes is the size of the fixed header: magic u32, version u8, kind u8,
 	// flags u16 (zero), payload length u32, CRC32C of the twelve bytes before it.
 	HeaderBytes = 16
-	// Version of this protocol; another is refused.
-	Version = 1
+	// Version of this protocol; another is refused, both ways, before anything of it
+	// is understood. Version 2 added FINISHED and the level of a PULL.
+	Version = 2
 	// MaxRuns bounds the runs of one READY or READ.
 	MaxRuns = 4096
 	// MaxBatchPieces and MaxBatchBytes bound the pieces of one DATA frame.
@@ -136,7 +137,7 @@ func ParseHeader(b []byte) (Header, error) {
 	h := Header{Kind: Kind(b[5]), Length: binary.LittleEndian.Uint32(b[8:])}
 	switch {
 	case b[4] != Version:
-		return Header{}, handoff.Errorf(handoff.CodeInvalid, "protocol version %d, want %d", b[4], Version)
+		return Header{}, handoff.Errorf(handoff.CodeMismatch, "the peer's transferd speaks protocol version %d, this one %d", b[4], Version)
 	case b[6] != 0 || b[7] != 0:
 		return Header{}, handoff.Errorf(handoff.CodeInvalid, "unknown flags")
 	case h.Kind == 0 || h.Kind >= kindEnd:

@@ -14,6 +14,7 @@ import (
 
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/client"
 	"github.com/surehand/surehand/transferd/daemon"
 )
 
@@ -125,5 +126,51 @@ func TestEveryTransitionIsTold(t *testing.T) {
 	}
 	if last != "commit committed" {
 		t.Fatalf("the file ends with %q", last)
+	}
+}
+
+// A lease's end is told with the state that it ended, on both sides.
+func TestALeasesEndTellsWhatItEnded(t *testing.T) {
+	ph := startHost(t, "tp", lease(shortLease))
+	dh := startHost(t, "td", lease(shortLease))
+	m := newMove(t, ph, attach(t, ph.cfg.EngineSocket, "p1"), dh, attach(t, dh.cfg.EngineSocket, "d1"))
+	ctx, stop := context.WithCancel(background(t))
+	defer stop()
+	var mu sync.Mutex
+	ends := map[string]string{}
+	heard := map[*host]bool{}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for _, h := range []*host{ph, dh} {
+		wg.Go(func() {
+			_ = h.control.Watch(ctx, func(e *transferv1.TraceEvent) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard[h] = true
+				if e.GetEvent() == "expire" && e.GetAttempt().GetHandoff() == string(m.plan.Attempt.Handoff) {
+					ends[e.GetMachine()] = e.GetFrom() + ">" + e.GetTo()
+				}
+			})
+		})
+	}
+	eventually(t, "both watchers hear something", func() bool {
+		probe := newMove(t, ph, m.p, dh, m.d)
+		_, err := probe.undo()
+		check(t, err)
+		_, err = ph.control.Undo(background(t), probe.plan, probe.plan.Attempt.Operation("undo"), client.Sides{Source: true})
+		check(t, err)
+		mu.Lock()
+		defer mu.Unlock()
+		return heard[ph] && heard[dh]
+	})
+	m.ready()
+	eventually(t, "both leases ended", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(ends) == 2
+	})
+	if ends["target"] != "opened>closed" || ends["source"] != "sealed>closed" {
+		t.Fatal(ends)
 	}
 }

@@ -133,12 +133,10 @@ func (c *Core) leave() {
 func (c *Core) tick() {
 	now := c.now()
 	for _, a := range c.targets.Tick(now) {
-		c.traceTarget(a, "expire", handoff.CodeLease)
-		c.settleTarget(a)
+		c.expireTarget(a)
 	}
 	for _, a := range c.sources.Tick(now) {
-		c.traceSource(a, "expire", handoff.CodeLease)
-		c.settleSource(a)
+		c.expireSource(a)
 	}
 	c.forget(now)
 }

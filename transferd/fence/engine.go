@@ -69,7 +69,7 @@ func (c *Core) Attach(e *Engine) (Attached, error) {
 		}
 		c.targets.Adopt(c.now(), handoff.Adopted{Plan: f.Plan, Generation: f.Generation})
 		c.hold(&target{attempt: f.Plan.Attempt, engine: e, slot: f.slot, told: handoff.TargetCommitted})
-		c.traceTarget(f.Plan.Attempt, "adopt", handoff.CodeNone)
+		c.traceTarget(f.Plan.Attempt, "adopt", handoff.TargetUnknown, handoff.CodeNone)
 		out.Adopted = append(out.Adopted, f.Plan.Attempt)
 	}
 	c.engines[e.ID] = e

@@ -20,17 +20,33 @@ func (c *Core) emit(e Event) {
 	}
 }
 
-// traceTarget tells of a move that was not made by stepTarget.
-func (c *Core) traceTarget(a handoff.Attempt, name string, code handoff.Code) {
+// traceTarget tells of a move that was not made by stepTarget. It comes before
+// settleTarget, while the engine was not told of the new state yet.
+func (c *Core) traceTarget(a handoff.Attempt, name string, from handoff.TargetState, code handoff.Code) {
 	if r := c.targets.Get(a); r != nil {
-		c.emit(Event{Machine: "target", Attempt: a, Name: name, To: r.State.String(), Code: code})
+		c.emit(Event{Machine: "target", Attempt: a, Name: name, From: from.String(), To: r.State.String(), Code: code})
 	}
 }
 
-func (c *Core) traceSource(a handoff.Attempt, name string, code handoff.Code) {
-	if r := c.sources.Get(a); r != nil {
-		c.emit(Event{Machine: "source", Attempt: a, Name: name, To: r.State.String(), Code: code})
+// expireTarget tells that a lease ended a target.
+func (c *Core) expireTarget(a handoff.Attempt) {
+	from := handoff.TargetUnknown
+	if t := c.held[a]; t != nil {
+		from = t.told
 	}
+	c.traceTarget(a, "expire", from, handoff.CodeLease)
+	c.settleTarget(a)
+}
+
+func (c *Core) expireSource(a handoff.Attempt) {
+	from := handoff.SourceUnknown
+	if l := c.lent[a]; l != nil {
+		from = l.told
+	}
+	if r := c.sources.Get(a); r != nil {
+		c.emit(Event{Machine: "source", Attempt: a, Name: "expire", From: from.String(), To: r.State.String(), Code: handoff.CodeLease})
+	}
+	c.settleSource(a)
 }
 
 func isBulkTarget(e handoff.TargetEvent) bool {
