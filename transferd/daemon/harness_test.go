@@ -24,6 +24,9 @@ import (
 //	                              └──── control ────┘ (the test is the orchestrator)
 
 func TestMain(m *testing.M) {
+	if os.Getenv(roleVariable) != "" {
+		os.Exit(beDaemon())
+	}
 	before := openFiles()
 	code := m.Run()
 	if code == 0 {

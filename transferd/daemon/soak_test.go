@@ -1,136 +1,213 @@
 package daemon_test
 
 import (
+	"bytes"
 	"context"
 	"flag"
-	"os"
-	"path/filepath"
-	"runtime"
-	"strconv"
-	"strings"
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/client"
-	"github.com/surehand/surehand/transferd/daemon"
 )
 
-// transfers is a million for the soak: go test ./transferd/daemon -run Soak -transfers 1000000 -timeout 2h
-var transfers = flag.Int("transfers", 400, "small transfers of the soak test")
+// transfers is a million for the soak: task soak:transfer.
+var transfers = flag.Int("transfers", 2000, "small transfers of the soak test")
 
-// footprint is what a daemon must not lose.
-type footprint struct {
-	goroutines, files int
-	resident          uint64
+const (
+	soakPairs   = 4  // of engines, all of them through the same two daemons
+	soakSamples = 20 // of the footprint; the first tenth is warm-up
+	soakPieces  = 4
+	soakBytes   = 4 << 10
+	// soakNoise is what a Go process's resident memory may wander by.
+	soakNoise = 16 << 20
+)
+
+var soakShape = handoff.Shape{Revision: shape.Revision, Layout: shape.Layout, Tokens: 64,
+	Groups: []handoff.Group{{Name: "full", Layers: 1, Blocks: soakPieces, BlockBytes: soakBytes}}}
+
+// soakPair moves one handoff after the other between two engines.
+type soakPair struct {
+	name   string
+	p, d   *client.Engine
+	pm, dm *client.Memory
+	ph, dh *child
+	at     []uint64
+	count  int
 }
 
-func measure(t *testing.T) footprint {
-	t.Helper()
-	runtime.GC()
-	statm, err := os.ReadFile("/proc/self/statm")
-	check(t, err)
-	pages, err := strconv.ParseUint(strings.Fields(string(statm))[1], 10, 64)
-	check(t, err)
-	return footprint{runtime.NumGoroutine(), len(openFiles()), pages * uint64(os.Getpagesize())}
+func newSoakPair(t *testing.T, ph, dh *child, n int) *soakPair {
+	s := &soakPair{name: fmt.Sprint(n), ph: ph, dh: dh}
+	for i := range soakPieces {
+		s.at = append(s.at, uint64(2*i+1)*soakBytes) // with a canary before, between and after
+	}
+	join := func(c *child, id string) (*client.Engine, *client.Memory) {
+		m, err := client.NewMemory(id, (2*soakPieces+1)*soakBytes)
+		check(t, err)
+		copy(m.Bytes(), bytes.Repeat([]byte{0xca}, len(m.Bytes())))
+		e, err := client.Attach(background(t), client.EngineConfig{Socket: c.Socket, Engine: handoff.EngineID(id), Revision: shape.Revision, Layout: shape.Layout, Segment: m, FlagSlots: 1})
+		check(t, err)
+		t.Cleanup(func() {
+			check(t, e.Close())
+			check(t, m.Close())
+		})
+		return e, m
+	}
+	s.p, s.pm = join(ph, "p"+s.name)
+	s.d, s.dm = join(dh, "d"+s.name)
+	return s
 }
 
-// Memory, descriptors, goroutines and registered bytes stay flat over many
-// transfers through one daemon.
+// transfer is one handoff from open to freed; its bytes and the canaries around
+// them are looked at.
+func (s *soakPair) transfer(ctx context.Context) error {
+	s.count++
+	plan := handoff.Plan{Attempt: handoff.Attempt{Handoff: handoff.HandoffID(fmt.Sprintf("soak-%s-%d", s.name, s.count)), Epoch: 1, Nonce: handoff.Nonce(rand.Uint64() | 1)},
+		P:      handoff.Seat{Engine: handoff.EngineID("p" + s.name), Node: s.p.Node(), Incarnation: s.p.Incarnation()},
+		D:      handoff.Seat{Engine: handoff.EngineID("d" + s.name), Node: s.d.Node(), Incarnation: s.d.Incarnation()},
+		Reader: handoff.Reader{Process: "gateway-1", Incarnation: 1, Number: 1}, BodyDigest: handoff.Digest{1}}
+	a := plan.Attempt
+	pieces, digests := make([]uint32, soakPieces), make([]uint32, soakPieces)
+	for i, at := range s.at {
+		b := s.pm.Bytes()[at : at+soakBytes]
+		b[0], b[soakBytes-1] = byte(s.count), byte(s.count>>8)
+		pieces[i], digests[i] = uint32(i), client.Checksum(b)
+	}
+	token, err := s.d.OpenTarget(ctx, client.TargetSpec{Plan: plan, Shape: soakShape, Offsets: s.at})
+	if err != nil {
+		return err
+	}
+	g, err := s.p.OpenSource(ctx, client.SourceSpec{Plan: plan, Shape: soakShape, Offsets: s.at, Blocks: []uint32{1, 2}})
+	if err != nil {
+		return err
+	}
+	if err := s.p.Announce(ctx, a, pieces, digests); err != nil {
+		return err
+	}
+	if err := s.p.Seal(ctx, a); err != nil {
+		return err
+	}
+	if _, err := s.dh.control.Pull(ctx, client.PullSpec{Plan: plan, Token: token, SourceAddress: s.ph.Peer, Capability: g.Capability}, nil); err != nil {
+		return err
+	}
+	if _, err := s.dh.control.Commit(ctx, plan, token, a.Operation("commit"), 0); err != nil {
+		return err
+	}
+	if !bytes.Equal(s.pm.Bytes(), s.dm.Bytes()) { // canaries are alike on both sides
+		return fmt.Errorf("transfer %d: bytes differ, or a byte lies out of place", s.count)
+	}
+	if err := s.free(ctx, s.p, a, client.SourceDrained); err != nil {
+		return err
+	}
+	if err := s.d.FinishTarget(ctx, a); err != nil {
+		return err
+	}
+	return s.free(ctx, s.d, a, client.TargetDrained)
+}
+
+// free takes the blocks back once the daemon says that it is quiescent.
+func (s *soakPair) free(ctx context.Context, e *client.Engine, a handoff.Attempt, k client.EventKind) error {
+	for {
+		select {
+		case ev := <-e.Events():
+			if ev.Kind == k && ev.Attempt == a {
+				return e.Freed(ctx, a, k == client.SourceDrained)
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("no %s of %s", k, a)
+		}
+	}
+}
+
+// Memory, descriptors, goroutines and registered bytes of two daemons in their own
+// processes stay flat, however many transfers go through them.
 func TestASoakOfSmallTransfersLeavesNothingBehind(t *testing.T) {
-	brief := func(c *daemon.Config) { c.Retention = 200 * time.Millisecond }
-	ph, p, dh, d := pair(t, brief)
-	one := newMove(t, ph, p, dh, d)
-	transfer := func(n int) {
-		m := *one
-		m.plan.Attempt.Handoff = handoff.HandoffID("soak-" + strconv.Itoa(n))
-		m.small(context.Background())
+	ph, dh := startChild(t, "tp"), startChild(t, "td")
+	var pairs []*soakPair
+	for n := range soakPairs {
+		pairs = append(pairs, newSoakPair(t, ph, dh, n))
 	}
-	const warm, growth = 200, 64 << 20 // transfers, bytes of noise
-	for n := range warm {
-		transfer(n)
+	daemons := []*child{ph, dh}
+	samples := map[*child][]footprint{}
+	for n := range soakSamples {
+		soakRound(t, pairs, *transfers/soakSamples/soakPairs)
+		for _, c := range daemons {
+			now := c.settled(t)
+			samples[c] = append(samples[c], now)
+			t.Logf("%7d transfers: %s %+v", (n+1)*(*transfers/soakSamples/soakPairs)*soakPairs, c.node, now)
+		}
 	}
-	settled(t, dh)
-	before := measure(t)
-	registered := ph.Core().Stats().RegisteredBytes
-	for n := range *transfers {
-		transfer(warm + n)
-	}
-	settled(t, dh)
-	eventually(t, "the records are forgotten", func() bool {
-		s, p := dh.Core().Stats(), ph.Core().Stats()
-		return s.Tombstones == 0 && p.Tombstones == 0 && p.PinnedBlocks == 0 && s.QuarantinedBytes == 0 && p.SourcesLive == 0
-	})
-	eventually(t, "goroutines and files are what they were", func() bool {
-		now := measure(t)
-		return now.goroutines <= before.goroutines+2 && now.files <= before.files+2
-	})
-	after := measure(t)
-	t.Logf("%d transfers: %+v, then %+v", *transfers, before, after)
-	if after.resident > before.resident+growth {
-		t.Errorf("resident memory grew by %d MiB", (after.resident-before.resident)>>20)
-	}
-	if got := ph.Core().Stats().RegisteredBytes; got != registered {
-		t.Errorf("%d registered bytes, %d before", got, registered)
+	for _, c := range daemons {
+		mustBeFlat(t, c.node, samples[c])
 	}
 }
 
-// small is one handoff that leaves nothing in the test either: no context that the
-// test's end waits for, no event that was looked at.
-func (m *move) small(ctx context.Context) {
-	m.t.Helper()
-	var err error
-	m.token, err = m.d.OpenTarget(ctx, client.TargetSpec{Plan: m.plan, Shape: shape, Offsets: m.to, FlagSlot: m.slot})
-	check(m.t, err)
-	g, err := m.p.OpenSource(ctx, client.SourceSpec{Plan: m.plan, Shape: shape, Offsets: m.from, Blocks: []uint32{1, 2, 3}})
-	check(m.t, err)
-	m.capability = g.Capability
-	digests := make([]uint32, shape.Pieces())
-	for i := range digests {
-		digests[i] = client.Checksum(m.source(uint32(i)))
+func soakRound(t *testing.T, pairs []*soakPair, each int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	failed := make(chan error, len(pairs))
+	for _, s := range pairs {
+		wg.Go(func() {
+			for range each {
+				ctx, cancel := context.WithTimeout(context.Background(), 6*patience)
+				err := s.transfer(ctx)
+				cancel()
+				if err != nil {
+					failed <- fmt.Errorf("pair %s: %w", s.name, err)
+					return
+				}
+			}
+		})
 	}
-	check(m.t, m.p.Announce(ctx, m.plan.Attempt, all(), digests))
-	check(m.t, m.p.Seal(ctx, m.plan.Attempt))
-	_, err = m.dh.control.Pull(ctx, m.spec(), nil)
-	check(m.t, err)
-	_, err = m.dh.control.Commit(ctx, m.plan, m.token, m.plan.Attempt.Operation("commit"), 0)
-	check(m.t, err)
-	m.p.await(m.t, client.SourceDrained, m.plan.Attempt)
-	check(m.t, m.p.Freed(ctx, m.plan.Attempt, true))
-	check(m.t, m.d.FinishTarget(ctx, m.plan.Attempt))
-	m.d.await(m.t, client.TargetDrained, m.plan.Attempt)
-	check(m.t, m.d.Freed(ctx, m.plan.Attempt, false))
-	m.p.forget()
-	m.d.forget()
-}
-
-// forget drops the events that were looked at.
-func (e *engine) forget() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.events = nil
-}
-
-// A data folder that cannot be written refuses engines and says why, until it can.
-func TestAFullDiskRefusesEnginesAndSaysWhy(t *testing.T) {
-	h := startHost(t, "td")
-	block := filepath.Join(h.cfg.Data, "engines.next") // the file that is written first
-	check(t, os.Mkdir(block, 0o700))
-	memory, err := client.NewMemory("segment", segment)
-	check(t, err)
-	defer func() { check(t, memory.Close()) }()
-	cfg := client.EngineConfig{Socket: h.cfg.EngineSocket, Engine: "d1", Revision: shape.Revision, Layout: shape.Layout, Segment: memory, FlagSlots: 4}
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-	_, err = client.Attach(ctx, cfg)
-	cancel()
-	if err == nil || !strings.Contains(err.Error(), "cannot be recorded") {
+	wg.Wait()
+	close(failed)
+	for err := range failed {
 		t.Fatal(err)
 	}
-	if len(h.Core().Engines()) != 0 {
-		t.Fatal("it was attached")
+}
+
+// settled waits until the daemon has forgotten what is over, then measures.
+func (c *child) settled(t *testing.T) footprint {
+	t.Helper()
+	var now footprint
+	for end := time.Now().Add(6 * patience); ; <-time.After(50 * time.Millisecond) {
+		now = c.footprint(t)
+		if now.Tombstones == 0 && now.Pinned == 0 && now.Quarantined == 0 {
+			return now
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s does not forget: %+v", c.node, now)
+		}
 	}
-	check(t, os.Remove(block))
-	e, err := client.Attach(background(t), cfg)
-	check(t, err)
-	check(t, e.Close())
+}
+
+// mustBeFlat compares the samples after the warm-up: the highest of the last
+// quarter is no higher than the highest of those before.
+func mustBeFlat(t *testing.T, node string, all []footprint) {
+	t.Helper()
+	warm := all[len(all)/10:]
+	early, late := warm[:len(warm)*3/4], warm[len(warm)*3/4:]
+	for _, q := range []struct {
+		name  string
+		of    func(footprint) uint64
+		noise uint64
+	}{
+		{"resident bytes", func(f footprint) uint64 { return f.Resident }, soakNoise},
+		{"descriptors", func(f footprint) uint64 { return f.Files }, 2},
+		{"goroutines", func(f footprint) uint64 { return f.Goroutines }, 4},
+		{"registered bytes", func(f footprint) uint64 { return f.Registered }, 0},
+	} {
+		highest := func(of []footprint) (h uint64) {
+			for _, f := range of {
+				h = max(h, q.of(f))
+			}
+			return h
+		}
+		if e, l := highest(early), highest(late); l > e+q.noise {
+			t.Errorf("%s: %d %s, then %d", node, e, q.name, l)
+		}
+	}
 }
