@@ -42,7 +42,7 @@ func (s *Steps) reserve(ctx context.Context, a *attempt, in steps.StepInput) (st
 		if err != nil {
 			return steps.Output{}, err
 		}
-		got, err := d.Reserve(ctx, engine.Reservation{Plan: r.Plan, PromptTokens: r.PromptTokens, Sampling: sampling(r.Sampling, body),
+		got, err := d.Reserve(ctx, engine.Reservation{Plan: r.Plan, PromptTokens: r.PromptTokens, Prompt: body.Prompt, Sampling: sampling(r.Sampling, body),
 			TenantSalt: r.Tenant, Lease: r.Lease, Revision: r.Revision})
 		if err != nil {
 			return steps.Output{}, err

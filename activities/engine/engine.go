@@ -85,6 +85,7 @@ type Sampling struct {
 type Reservation struct {
 	Plan         handoff.Plan
 	PromptTokens uint32
+	Prompt       []byte   // for engines that allocate by the prompt's tokens; never logged
 	Sampling     Sampling // MaxTokens is the growth to hold room for; Stop ends the decode
 	TenantSalt   string
 	Lease        time.Duration  // 0: the engine's default

@@ -120,6 +120,7 @@ type TargetSpec struct {
 	Offsets  []uint64 // of each piece in the segment, in piece order
 	FlagSlot uint32   // not in use by another target that is not freed
 	Lease    time.Duration
+	Held     []uint32 // pieces of a prefix that the engine has already and vouches for, ascending
 }
 
 // OpenTarget gives the target's memory to the attempt and answers τ.
@@ -127,7 +128,7 @@ func (e *Engine) OpenTarget(ctx context.Context, spec TargetSpec) (handoff.Token
 	a := spec.Plan.Attempt
 	known := e.track(e.targets, a) // before asking: the answer may be lost
 	reply, err := e.ask(ctx, &transferv1.EngineMessage{Body: &transferv1.EngineMessage_OpenTarget{OpenTarget: &transferv1.OpenTarget{
-		Plan: rpc.Plan(spec.Plan), Shape: rpc.Shape(spec.Shape), Offsets: spec.Offsets, FlagSlot: spec.FlagSlot, LeaseMs: spec.Lease.Milliseconds()}}})
+		Plan: rpc.Plan(spec.Plan), Shape: rpc.Shape(spec.Shape), Offsets: spec.Offsets, FlagSlot: spec.FlagSlot, LeaseMs: spec.Lease.Milliseconds(), Held: spec.Held}}})
 	if err != nil {
 		if !known && handoff.CodeOf(err) != handoff.CodeUnavailable {
 			e.forget(a, false)

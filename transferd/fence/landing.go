@@ -77,6 +77,10 @@ func (l *Landing) Token() handoff.Token { return l.token }
 // Shape is what must land.
 func (l *Landing) Shape() handoff.Shape { return l.shape }
 
+// Held are the pieces that the engine vouches for: they are neither read nor
+// written. The slice must not be changed.
+func (l *Landing) Held() []uint32 { return l.target.have }
+
 // Stopped is closed once the target is over: no write may begin any more.
 func (l *Landing) Stopped() <-chan struct{} { return l.stopped }
 

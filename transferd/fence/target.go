@@ -21,6 +21,7 @@ type target struct {
 	landing *Landing            // the pull that writes it, nil when none runs
 	pulled  *Pulled             // what the pull did, once validated
 	counted bool                // its bytes are in the engine's quarantine
+	have    []uint32            // pieces that the engine vouches for, in order
 }
 
 // TargetSpec is what an engine opens a target with.
@@ -30,6 +31,7 @@ type TargetSpec struct {
 	Offsets []uint64
 	Slot    uint32
 	Lease   time.Duration
+	Held    []uint32 // pieces that the engine has already, ascending; they are never written
 }
 
 // OpenTarget gives the memory to the attempt and answers τ. A repeat must name
@@ -40,6 +42,9 @@ func (c *Core) OpenTarget(e *Engine, s TargetSpec) (handoff.Token, handoff.Targe
 		return handoff.Token{}, handoff.TargetUnknown, err
 	}
 	if err := flagpage.Fits(s.Plan); err != nil {
+		return handoff.Token{}, handoff.TargetUnknown, err
+	}
+	if err := ascend(s.Held, s.Shape.Pieces()); err != nil {
 		return handoff.Token{}, handoff.TargetUnknown, err
 	}
 	c.enter()
@@ -60,7 +65,7 @@ func (c *Core) OpenTarget(e *Engine, s TargetSpec) (handoff.Token, handoff.Targe
 		if err := e.Page.Write(s.Slot, flagpage.Entry{Plan: s.Plan, Generation: ans.Token.Generation, Incarnation: c.cfg.Incarnation}); err != nil {
 			return ans.Token, ans.State, err // not reached: the plan fits
 		}
-		c.hold(&target{attempt: a, engine: e, slot: s.Slot, extents: extents, bytes: s.Shape.Bytes(), told: ans.State})
+		c.hold(&target{attempt: a, engine: e, slot: s.Slot, extents: extents, bytes: s.Shape.Bytes(), told: ans.State, have: slices.Clone(s.Held)})
 	}
 	return ans.Token, ans.State, nil
 }
@@ -73,13 +78,27 @@ func (c *Core) sameMemory(e *Engine, s TargetSpec, extents []segment.Extent) err
 	a := s.Plan.Attempt
 	if t := c.held[a]; t != nil {
 		adopted := t.extents == nil
-		if t.engine != e || t.slot != s.Slot || !adopted && !slices.Equal(t.extents, extents) {
+		if t.engine != e || t.slot != s.Slot || !adopted && !(slices.Equal(t.extents, extents) && slices.Equal(t.have, s.Held)) {
 			return handoff.Errorf(handoff.CodeConflict, "the target is open with other memory")
 		}
 		return nil
 	}
 	if other, used := e.slots[s.Slot]; used {
 		return handoff.Errorf(handoff.CodeConflict, "flag slot %d belongs to %s", s.Slot, other)
+	}
+	return nil
+}
+
+// ascend refuses held pieces that are no set of the shape's pieces, and all of
+// them: a target without anything to read proves nothing of its source.
+func ascend(held []uint32, pieces uint32) error {
+	if uint32(len(held)) >= pieces {
+		return handoff.Errorf(handoff.CodeInvalid, "%d of %d pieces are held: nothing is left to read", len(held), pieces)
+	}
+	for i, p := range held {
+		if p >= pieces || i > 0 && p <= held[i-1] {
+			return handoff.Errorf(handoff.CodeInvalid, "held piece %d: want ascending pieces below %d", p, pieces)
+		}
 	}
 	return nil
 }

@@ -35,9 +35,10 @@ type loop struct {
 	checks   []uint32 // of pieces that are here
 	digests  []uint32 // sealed by P; nil before
 	manifest handoff.Digest
-	repulls  map[uint32]int // of pieces that differed
-	inFlight uint64         // bytes asked for and not here
-	nonce    handoff.Nonce  // of the question that waits for an answer
+	repulls  map[uint32]int  // of pieces that differed
+	held     map[uint32]bool // pieces that D's engine vouches for; nil before they count as landed
+	inFlight uint64          // bytes asked for and not here
+	nonce    handoff.Nonce   // of the question that waits for an answer
 	done     bool
 
 	staged [][]byte // the places of the batch that comes, when memory has no views
@@ -178,6 +179,9 @@ func (l *loop) connection(ctx context.Context, address string) error {
 		return err // before the first byte (S7)
 	}
 	l.grant, l.result.Lane = lane.Source().Grant, lane.Name()
+	if err := l.settleHeld(); err != nil {
+		return err
+	}
 	for {
 		if err := l.ask(lane); err != nil {
 			return err
@@ -203,6 +207,22 @@ func (l *loop) connection(ctx context.Context, address string) error {
 			l.progress = time.Now() // TP lives; there is nothing to read yet
 		}
 	}
+}
+
+// settleHeld counts the pieces of a prefix that D's engine has as landed, once.
+func (l *loop) settleHeld() error {
+	held := l.landing.Held()
+	if len(held) == 0 || l.held != nil {
+		return nil
+	}
+	if err := l.landing.Post(held, l.grant); err != nil {
+		return err
+	}
+	l.held = map[uint32]bool{}
+	for _, p := range held {
+		l.held[p], l.status[p] = true, here
+	}
+	return l.landing.Landed(held, 0)
 }
 
 func (l *loop) open(ctx context.Context, address string) (transport.Lane, error) {
@@ -328,7 +348,7 @@ func (l *loop) compare() (bad bool, err error) {
 	}
 	for i, d := range l.digests {
 		piece := uint32(i)
-		if l.checks[i] == d {
+		if l.checks[i] == d || l.held[piece] {
 			continue
 		}
 		if err := l.landing.Misverify(piece); err != nil {

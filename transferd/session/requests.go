@@ -58,7 +58,7 @@ func (s *session) openTarget(m *transferv1.OpenTarget) (*transferv1.DaemonMessag
 		return nil, err
 	}
 	token, state, err := s.core().OpenTarget(s.engine, fence.TargetSpec{Plan: plan, Shape: shape, Offsets: m.GetOffsets(),
-		Slot: m.GetFlagSlot(), Lease: time.Duration(m.GetLeaseMs()) * time.Millisecond})
+		Slot: m.GetFlagSlot(), Lease: time.Duration(m.GetLeaseMs()) * time.Millisecond, Held: m.GetHeld()})
 	if err != nil {
 		return nil, err
 	}

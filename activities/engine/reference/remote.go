@@ -32,7 +32,7 @@ func (r *remote) Describe(ctx context.Context) (engine.Description, error) {
 
 func (r *remote) Reserve(ctx context.Context, q engine.Reservation) (engine.Reserved, error) {
 	m := &enginev1.ReserveRequest{Plan: rpc.Plan(q.Plan), PromptTokens: q.PromptTokens, Sampling: sampling(q.Sampling),
-		TenantSalt: q.TenantSalt, LeaseMs: q.Lease.Milliseconds(), Revision: q.Revision}
+		TenantSalt: q.TenantSalt, LeaseMs: q.Lease.Milliseconds(), Revision: q.Revision, Prompt: q.Prompt}
 	if !q.Layout.IsZero() {
 		m.Layout = q.Layout[:]
 	}

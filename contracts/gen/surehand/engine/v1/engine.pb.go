@@ -394,6 +394,7 @@ type ReserveRequest struct {
 	LeaseMs       int64                  `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
 	Revision      string                 `protobuf:"bytes,6,opt,name=revision,proto3" json:"revision,omitempty"` // expected; empty: any
 	Layout        []byte                 `protobuf:"bytes,7,opt,name=layout,proto3" json:"layout,omitempty"`     // expected of P; empty: any
+	Prompt        []byte                 `protobuf:"bytes,8,opt,name=prompt,proto3" json:"prompt,omitempty"`     // for engines that allocate by the prompt's tokens; never logged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -473,6 +474,13 @@ func (x *ReserveRequest) GetRevision() string {
 func (x *ReserveRequest) GetLayout() []byte {
 	if x != nil {
 		return x.Layout
+	}
+	return nil
+}
+
+func (x *ReserveRequest) GetPrompt() []byte {
+	if x != nil {
+		return x.Prompt
 	}
 	return nil
 }
@@ -1212,7 +1220,7 @@ const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"\x04seed\x18\x03 \x01(\x04R\x04seed\x12\x1d\n" +
 	"\n" +
 	"max_tokens\x18\x04 \x01(\rR\tmaxTokens\x12\x12\n" +
-	"\x04stop\x18\x05 \x03(\tR\x04stop\"\x8f\x02\n" +
+	"\x04stop\x18\x05 \x03(\tR\x04stop\"\xa7\x02\n" +
 	"\x0eReserveRequest\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x12#\n" +
 	"\rprompt_tokens\x18\x02 \x01(\rR\fpromptTokens\x128\n" +
@@ -1221,7 +1229,8 @@ const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"tenantSalt\x12\x19\n" +
 	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\tR\brevision\x12\x16\n" +
-	"\x06layout\x18\a \x01(\fR\x06layout\"Z\n" +
+	"\x06layout\x18\a \x01(\fR\x06layout\x12\x16\n" +
+	"\x06prompt\x18\b \x01(\fR\x06prompt\"Z\n" +
 	"\rReserveAnswer\x121\n" +
 	"\x05token\x18\x01 \x01(\v2\x1b.surehand.transfer.v1.TokenR\x05token\x12\x16\n" +
 	"\x06blocks\x18\x02 \x01(\rR\x06blocks\"\xe6\x01\n" +

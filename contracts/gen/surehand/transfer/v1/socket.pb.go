@@ -546,12 +546,15 @@ func (x *Attached) GetClosed() []*Attempt {
 }
 
 type OpenTarget struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plan          *Plan                  `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
-	Shape         *Shape                 `protobuf:"bytes,2,opt,name=shape,proto3" json:"shape,omitempty"`
-	Offsets       []uint64               `protobuf:"varint,3,rep,packed,name=offsets,proto3" json:"offsets,omitempty"` // of each piece in the segment, in piece order
-	FlagSlot      uint32                 `protobuf:"varint,4,opt,name=flag_slot,json=flagSlot,proto3" json:"flag_slot,omitempty"`
-	LeaseMs       int64                  `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Plan     *Plan                  `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	Shape    *Shape                 `protobuf:"bytes,2,opt,name=shape,proto3" json:"shape,omitempty"`
+	Offsets  []uint64               `protobuf:"varint,3,rep,packed,name=offsets,proto3" json:"offsets,omitempty"` // of each piece in the segment, in piece order
+	FlagSlot uint32                 `protobuf:"varint,4,opt,name=flag_slot,json=flagSlot,proto3" json:"flag_slot,omitempty"`
+	LeaseMs  int64                  `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	// Pieces that the engine has already, of a prefix that it vouches for. They
+	// count as landed; nothing reads them at P and nothing writes them here.
+	Held          []uint32 `protobuf:"varint,6,rep,packed,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -619,6 +622,13 @@ func (x *OpenTarget) GetLeaseMs() int64 {
 		return x.LeaseMs
 	}
 	return 0
+}
+
+func (x *OpenTarget) GetHeld() []uint32 {
+	if x != nil {
+		return x.Held
+	}
+	return nil
 }
 
 type TargetOpened struct {
@@ -1278,14 +1288,15 @@ const file_surehand_transfer_v1_socket_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12!\n" +
 	"\fpeer_address\x18\x03 \x01(\tR\vpeerAddress\x127\n" +
 	"\aadopted\x18\x04 \x03(\v2\x1d.surehand.transfer.v1.AttemptR\aadopted\x125\n" +
-	"\x06closed\x18\x05 \x03(\v2\x1d.surehand.transfer.v1.AttemptR\x06closed\"\xc1\x01\n" +
+	"\x06closed\x18\x05 \x03(\v2\x1d.surehand.transfer.v1.AttemptR\x06closed\"\xd5\x01\n" +
 	"\n" +
 	"OpenTarget\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x121\n" +
 	"\x05shape\x18\x02 \x01(\v2\x1b.surehand.transfer.v1.ShapeR\x05shape\x12\x18\n" +
 	"\aoffsets\x18\x03 \x03(\x04R\aoffsets\x12\x1b\n" +
 	"\tflag_slot\x18\x04 \x01(\rR\bflagSlot\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\"z\n" +
+	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\x12\x12\n" +
+	"\x04held\x18\x06 \x03(\rR\x04held\"z\n" +
 	"\fTargetOpened\x121\n" +
 	"\x05token\x18\x01 \x01(\v2\x1b.surehand.transfer.v1.TokenR\x05token\x127\n" +
 	"\x05state\x18\x02 \x01(\x0e2!.surehand.transfer.v1.TargetStateR\x05state\"\xbc\x01\n" +
