@@ -57,7 +57,7 @@ func (e Event) Terminal() bool { return e.Finish != "" || e.Err != nil }
 // follower of an unfinished handoff closes, the handoff is cancelled.
 type Follower interface {
 	Handoff() string // public id
-	Joined() bool    // an earlier submit of the same key made it
+	Joined() bool    // an earlier submit of the same key, here or elsewhere, held it
 	// Next waits for the next event; after the terminal one it gives io.EOF.
 	Next(ctx context.Context) (Event, error)
 	Close()

@@ -14,6 +14,11 @@ import (
 	"github.com/surehand/surehand/workflows"
 )
 
+// brokenAfter is how long a view outlives the ledger that no longer answers:
+// with the refresh it keeps a refusal within the second of L8, and a single
+// answer that came late refuses nobody.
+const brokenAfter = 500 * time.Millisecond
+
 // fleet is this process's view of the engines, refreshed from the ledger. It is
 // a view: what it says is a proposal, the engines decide.
 type fleet struct {
@@ -108,10 +113,11 @@ func (f *fleet) view(ctx context.Context) ([]ledger.Registered, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.engines == nil || time.Since(f.at) > 4*f.o.cfg.Refresh+2*time.Second {
-		if f.err != nil {
-			return nil, f.err
-		}
+	age := time.Since(f.at)
+	switch {
+	case f.err != nil && (f.engines == nil || age > brokenAfter):
+		return nil, f.err
+	case f.engines == nil || age > 4*f.o.cfg.Refresh+2*time.Second:
 		return nil, handoff.Errorf(handoff.CodeUnavailable, "no engine has registered")
 	}
 	return f.engines, nil

@@ -24,7 +24,7 @@ func (s *stream) follow(joined bool) Follower {
 }
 
 func (f *follower) Handoff() string { return f.s.id }
-func (f *follower) Joined() bool    { return f.joined }
+func (f *follower) Joined() bool    { return f.joined || f.s.joined() }
 
 // Next waits for the next event; io.EOF after the terminal one.
 func (f *follower) Next(ctx context.Context) (Event, error) {

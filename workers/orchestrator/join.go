@@ -47,7 +47,7 @@ func (o *Orchestrator) join(s *stream, id string, r Request, h holder, tries int
 	s.mu.Lock()
 	s.abandoned = func() {
 		cancel()
-		s.fail(handoff.Errorf(handoff.CodeCancelled, "the client left"))
+		s.fail(handoff.Errorf(handoff.CodeCancelled, whyLeft))
 	}
 	s.mu.Unlock()
 	o.background(func(context.Context) {
@@ -218,12 +218,12 @@ func (o *Orchestrator) keepReading(s *stream, in steps.Input) {
 	left := s.done
 	s.abandoned = func() {
 		o.background(func(ctx context.Context) {
-			o.cancel(ctx, s, handoff.Errorf(handoff.CodeCancelled, "the client left"), nil)
+			o.cancel(ctx, s, handoff.Errorf(handoff.CodeCancelled, whyLeft), nil)
 		})
 	}
 	s.mu.Unlock()
 	if left { // while it was being named
-		o.recording(func(ctx context.Context) { o.tellCancel(ctx, in) })
+		o.recording(func(ctx context.Context) { o.tellCancel(ctx, in, whyLeft) })
 		return
 	}
 	o.background(func(ctx context.Context) { o.deadline(ctx, s, in) })

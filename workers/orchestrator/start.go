@@ -42,7 +42,7 @@ func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r R
 	switch {
 	case err == nil:
 		if s.wasLeft() { // while the start was under way
-			o.tellCancel(ctx, in)
+			o.tellCancel(ctx, in, whyLeft)
 		}
 	case errors.As(err, &exists):
 		o.yield(ctx, s, in, r, tries)

@@ -44,6 +44,7 @@ type stream struct {
 	began     time.Time
 	first     time.Duration // to the first token
 	ended     time.Time
+	elsewhere bool   // its key was held by another run when it was asked for
 	left      bool   // ended by leave: its workflow must hear of it
 	abandoned func() // called once when the last follower left an unfinished stream
 }
@@ -51,6 +52,19 @@ type stream struct {
 func newStream(tenant, id string, body handoff.Digest, open *atomic.Int64, over func(*stream, string)) *stream {
 	open.Add(1)
 	return &stream{tenant: tenant, id: id, body: body, open: open, over: over, more: make(chan struct{}), began: time.Now(), detach: func() {}}
+}
+
+// join notes that an earlier submit held the key.
+func (s *stream) join() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.elsewhere = true
+}
+
+func (s *stream) joined() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.elsewhere
 }
 
 // append adds an event unless the stream is over, and says whether that ended

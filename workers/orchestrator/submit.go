@@ -111,25 +111,29 @@ func (o *Orchestrator) begin(ctx context.Context, s *stream, id string, r Reques
 	return err
 }
 
-// beginAdmitted owns the place among the starts once it says begun.
+// beginAdmitted owns the place among the starts once it says begun. A key is
+// looked up before engines are: a repeat joins its handoff even when the engines
+// that it names are away.
 func (o *Orchestrator) beginAdmitted(ctx context.Context, s *stream, id string, r Request, tries int, admitted func()) (begun bool, err error) {
-	in, err := o.input(ctx, id, r)
+	in, err := o.unplaced(id, r)
 	if err != nil {
 		return false, err
 	}
 	if in.Key != "" {
 		got, err := o.cfg.Ledger.Claim(ctx, ledger.ClaimRequest{Tenant: in.Tenant, Key: in.Key, Body: in.Plan.BodyDigest,
 			Handoff: in.Plan.Attempt.Handoff, Owner: o.cfg.Process, Window: in.Window})
-		if err != nil || !got.Mine {
-			o.fleet.Step(in.Plan.Attempt, handoff.StepReserve, errNotBegun)
-		}
 		if err != nil {
 			return false, err
 		}
 		if !got.Mine {
+			s.join()
 			o.join(s, id, r, holder{handoff: got.Handoff, owner: got.Owner, settled: string(got.Outcome)}, tries)
 			return false, nil
 		}
+	}
+	if in, err = o.placed(ctx, in, r); err != nil {
+		o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
+		return false, err
 	}
 	body := activities.Body{Prompt: r.Prompt, Stop: r.Sampling.Stop}
 	if err := o.bodies.keep(in, body); err != nil {
@@ -176,15 +180,15 @@ func (o *Orchestrator) adopt(s *stream, in steps.Input, as handoff.Reader) {
 	s.reading.Newest(in.Plan.Attempt)
 	s.abandoned = func() {
 		o.background(func(ctx context.Context) {
-			o.cancel(ctx, s, handoff.Errorf(handoff.CodeCancelled, "the client left"), nil)
+			o.cancel(ctx, s, handoff.Errorf(handoff.CodeCancelled, whyLeft), nil)
 		})
 	}
 	s.mu.Unlock()
 	o.hub.named(in.Plan.Attempt.Handoff, s)
 }
 
-// input decides everything that stands in the workflow's input (rule 2).
-func (o *Orchestrator) input(ctx context.Context, id string, r Request) (steps.Input, error) {
+// unplaced is the workflow's input but for its engines (rule 2).
+func (o *Orchestrator) unplaced(id string, r Request) (steps.Input, error) {
 	nonce, err := activities.NewNonce()
 	if err != nil {
 		return steps.Input{}, err
@@ -195,8 +199,13 @@ func (o *Orchestrator) input(ctx context.Context, id string, r Request) (steps.I
 		Sampling: steps.Sampling{MaxTokens: r.Sampling.MaxTokens, Temperature: r.Sampling.Temperature, TopP: r.Sampling.TopP, Seed: r.Sampling.Seed}}
 	in.Plan = handoff.Plan{Attempt: handoff.Attempt{Handoff: runID(id, nonce), Epoch: 1, Nonce: nonce}, BodyDigest: r.Body,
 		Reader: handoff.Reader{Process: o.cfg.Process, Incarnation: o.incarnation, Number: 1}}
+	return in, nil
+}
+
+// placed chooses the engines of epoch 1 and counts the attempt as begun.
+func (o *Orchestrator) placed(ctx context.Context, in steps.Input, r Request) (steps.Input, error) {
 	if err := o.fleet.place(ctx, &in, pins{r.Prefill, r.Decode}, nil); err != nil {
-		return steps.Input{}, err
+		return in, err
 	}
 	if err := in.Plan.Validate(); err != nil {
 		return in, err

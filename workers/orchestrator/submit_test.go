@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,6 +203,11 @@ func TestADeadlineEndsAHandoffWithoutAToken(t *testing.T) {
 	}
 	release()
 	f.clean()
+	for _, r := range f.temporal.runs { // a deadline is not told as a client that left
+		if !strings.Contains(r.why, "no token within 50ms") {
+			t.Errorf("history was told %q", r.why)
+		}
+	}
 }
 
 func TestADeadlineSparesAStreamThatHasBegun(t *testing.T) {
@@ -258,6 +264,75 @@ func TestWithoutTheLedgerNothingBegins(t *testing.T) {
 	f.clean()
 }
 
+// emptiedFleet is a ledger in which no engine has registered, claims kept.
+type emptiedFleet struct{ ledger.Ledger }
+
+func (emptiedFleet) Engines(context.Context) ([]ledger.Registered, error) { return nil, nil }
+
+func TestARepeatJoinsThoughNoEngineIsLeftToPlaceItOn(t *testing.T) {
+	f := gateways(t, "a")
+	f.add("b", func(c *Config) { c.Ledger = emptiedFleet{f.w.Ledger} })
+	reached, release := f.w.Hold(world.StepToken)
+	first := f.submit("a", ask("k"))
+	<-reached
+	again := f.submit("b", ask("k"))
+	if !again.Joined() || first.Joined() {
+		t.Errorf("joined %v, %v", first.Joined(), again.Joined())
+	}
+	release()
+	for _, fo := range []Follower{first, again} {
+		if text, last := read(t, fo); text != world.Text {
+			t.Errorf("got %q, %+v", text, last)
+		}
+	}
+	if _, err := f.gates["b"].Submit(t.Context(), ask("new")); handoff.CodeOf(err) != handoff.CodeUnavailable {
+		t.Errorf("a new key at an empty fleet: %v", err)
+	}
+	if text, last := read(t, f.submit("a", ask("new"))); text != world.Text {
+		t.Errorf("the refused key stayed taken: %q, %+v", text, last)
+	}
+	f.clean()
+}
+
+// lostLedger answers until it is away.
+type lostLedger struct {
+	ledger.Ledger
+	away *atomic.Bool
+}
+
+func (l lostLedger) Engines(ctx context.Context) ([]ledger.Registered, error) {
+	if l.away.Load() {
+		return nil, handoff.Errorf(handoff.CodeUnavailable, "redis is away")
+	}
+	return l.Ledger.Engines(ctx)
+}
+
+// L8: a view of the fleet does not outlive the ledger by more than its bound.
+func TestALedgerThatIsAwayRefusesWithinTheSecond(t *testing.T) {
+	f := gateways(t)
+	var away atomic.Bool
+	o := f.add("a", func(c *Config) { c.Ledger = lostLedger{f.w.Ledger, &away}; c.Refresh = time.Hour })
+	if _, err := o.fleet.view(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	away.Store(true)
+	o.fleet.refresh(t.Context())
+	if _, err := o.fleet.view(t.Context()); err != nil {
+		t.Errorf("one answer that did not come refused a request: %v", err)
+	}
+	o.fleet.mu.Lock()
+	o.fleet.at = o.fleet.at.Add(-brokenAfter)
+	o.fleet.mu.Unlock()
+	if _, err := f.gates["a"].Submit(t.Context(), ask("")); handoff.CodeOf(err) != handoff.CodeUnavailable {
+		t.Errorf("told %v", err)
+	}
+	away.Store(false)
+	o.fleet.refresh(t.Context())
+	if _, err := o.fleet.view(t.Context()); err != nil {
+		t.Errorf("refused although it is back: %v", err)
+	}
+}
+
 type deafLedger struct{ ledger.Ledger }
 
 func (deafLedger) Claim(_ context.Context, _ ledger.ClaimRequest) (ledger.ClaimAnswer, error) {
@@ -295,7 +370,11 @@ func TestManySubmitOneKeyAtOnce(t *testing.T) {
 func TestAClientThatLeavesBeforeTheStartLeavesNoRun(t *testing.T) {
 	f := gateways(t, "a")
 	o := f.gates["a"]
-	in, err := o.input(t.Context(), "id", ask(""))
+	in, err := o.unplaced("id", ask(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err = o.placed(t.Context(), in, ask(""))
 	if err != nil {
 		t.Fatal(err)
 	}

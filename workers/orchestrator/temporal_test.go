@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
+	"google.golang.org/grpc"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
@@ -42,6 +43,7 @@ type durableRun struct {
 	token   handoff.Token
 	signals chan steps.Ended
 	cancel  chan struct{}
+	why     string // it was cancelled
 	closed  chan struct{}
 	once    sync.Once
 }
@@ -199,7 +201,19 @@ type updated struct{ client.WorkflowUpdateHandle }
 
 func (updated) Get(context.Context, any) error { return nil }
 
-func (d *durable) CancelWorkflow(_ context.Context, id, _ string) error {
+// raw is what the client has no method for.
+type raw struct {
+	workflowservice.WorkflowServiceClient
+	d *durable
+}
+
+func (d *durable) WorkflowService() workflowservice.WorkflowServiceClient { return raw{d: d} }
+
+func (r raw) RequestCancelWorkflowExecution(_ context.Context, in *workflowservice.RequestCancelWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.RequestCancelWorkflowExecutionResponse, error) {
+	return nil, r.d.cancelled(in.GetWorkflowExecution().GetWorkflowId(), in.GetReason())
+}
+
+func (d *durable) cancelled(id, why string) error {
 	if err := d.enter("cancel"); err != nil {
 		return err
 	}
@@ -212,6 +226,7 @@ func (d *durable) CancelWorkflow(_ context.Context, id, _ string) error {
 	select {
 	case <-r.cancel:
 	default:
+		r.why = why
 		close(r.cancel)
 	}
 	return nil
