@@ -45,7 +45,8 @@ type Config struct {
 	Retention        time.Duration
 	QuarantineMax    uint64
 	Unchecked        bool        // transfers may ask for no checksums: one trust domain
-	TLS              *tls.Config // of control and peer sides, both ways; nil: loopback only
+	TLS              *tls.Config // of the peer side, both ways, and of the control side; nil: loopback only
+	ControlTLS       *tls.Config // of the control side; nil: TLS
 	Log              *slog.Logger
 }
 
@@ -121,7 +122,11 @@ func (d *Daemon) listen() (err error) {
 		return err
 	}
 	service := &control.Service{Core: d.core, Puller: d.puller, Trace: d.hub, PeerAddress: d.PeerAddress()}
-	if d.control, err = control.Listen(cfg.Control, service, cfg.TLS, cfg.Log); err != nil {
+	secure := cfg.ControlTLS
+	if secure == nil {
+		secure = cfg.TLS
+	}
+	if d.control, err = control.Listen(cfg.Control, service, secure, cfg.Log); err != nil {
 		return err
 	}
 	if cfg.Metrics != "" {

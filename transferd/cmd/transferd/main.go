@@ -37,9 +37,9 @@ const example = `  # two daemons of one machine, plaintext on loopback
   transferd --node p0 --data /var/lib/transferd/p0 --peer 127.0.0.1:7401 --control unix:///run/transferd/p0.sock
   transferd --node d0 --data /var/lib/transferd/d0 --peer 127.0.0.1:7402 --control 127.0.0.1:7502
 
-  # one host of many: mutual TLS; the certificate's first DNS name is the node
+  # one host of many: mutual TLS; the certificate's id is spiffe://kv.example/transferd/d7
   transferd --node d7 --data /var/lib/transferd --peer 10.0.0.7:7401 --control 10.0.0.7:7501 \
-    --tls-cert d7.pem --tls-key d7.key --tls-ca ca.pem --metrics 127.0.0.1:9401
+    --tls-cert d7.pem --tls-key d7.key --tls-ca ca.pem --trust-domain kv.example --metrics 127.0.0.1:9401
 
   # flags may stand in a file or in the environment
   SUREHAND_TRANSFERD_NODE=p0 transferd --config /etc/surehand/transferd.yaml`
@@ -76,9 +76,10 @@ func command() *cobra.Command {
 	f.Bool("allow-unchecked", false, "let transfers ask for no checksums: only inside one trust domain, over lanes that check by themselves")
 	f.String("trace", "", "file to which every transition is appended as a JSON line")
 	f.Bool("audit", false, "log a line for each grant, refusal, revocation and commit; metadata only")
-	f.String("tls-cert", "", "certificate of this node, for control and peer sides")
+	f.String("tls-cert", "", "certificate of this node, for control and peer sides; read again when it changed, as the next two")
 	f.String("tls-key", "", "its key")
 	f.String("tls-ca", "", "authority that peers and callers are verified by")
+	f.String("trust-domain", "", "SPIFFE trust domain: certificates carry spiffe://DOMAIN/transferd/NODE, callers of the control side spiffe://DOMAIN/orchestrator/NAME (default: certificates name nodes by DNS name)")
 	f.Bool("die-with-parent", false, "end when the process that started this one ends")
 	f.String("log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -150,15 +151,14 @@ func config(v *viper.Viper, errOut io.Writer) (daemon.Config, error) {
 	if err != nil {
 		return daemon.Config{}, fmt.Errorf("--data: %w", err)
 	}
-	secure, err := mutualTLS(v.GetString("tls-cert"), v.GetString("tls-key"), v.GetString("tls-ca"))
-	if err != nil {
-		return daemon.Config{}, err
-	}
 	cfg := daemon.Config{
 		Node: handoff.NodeID(v.GetString("node")), Data: data, EngineSocket: v.GetString("engine-socket"),
 		Control: v.GetString("control"), Peer: v.GetString("peer"), Advertise: v.GetString("advertise"), Metrics: v.GetString("metrics"), TraceFile: v.GetString("trace"),
 		Lease: v.GetDuration("lease"), ProgressDeadline: v.GetDuration("progress-deadline"), QuarantineMax: v.GetUint64("quarantine-bytes"), Unchecked: v.GetBool("allow-unchecked"),
-		TLS: secure, Log: slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: level})),
+		Log: slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: level})),
+	}
+	if err := mutualTLS(v, &cfg); err != nil {
+		return cfg, err
 	}
 	if v.GetBool("audit") {
 		cfg.Audit = cfg.Log.With("node", cfg.Node)

@@ -13,6 +13,7 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/wire"
 	"github.com/surehand/surehand/transferd/fence"
+	"github.com/surehand/surehand/transferd/identity"
 	"github.com/surehand/surehand/transferd/internal/native"
 )
 
@@ -125,20 +126,20 @@ func (s *Server) serve(ctx context.Context, c net.Conn) error {
 	if err := c.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err
 	}
-	identity := ""
+	name := handoff.NodeID("")
 	if s.cfg.TLS != nil {
 		t := tls.Server(c, s.cfg.TLS)
 		if err := t.HandshakeContext(ctx); err != nil {
 			return err
 		}
-		identity = certified(t.ConnectionState())
+		name = identity.Node(t.ConnectionState())
 		c = t
 	}
 	st, err := newStream(c)
 	if err != nil {
 		return err
 	}
-	holder, err := s.greet(st, identity)
+	holder, err := s.greet(st, name)
 	for err == nil {
 		err = s.pull(ctx, st, holder)
 	}
@@ -170,7 +171,7 @@ func (s *Server) refuse(st *stream, err error) error {
 }
 
 // greet checks that the peer means this daemon, in this life, and is who it says.
-func (s *Server) greet(st *stream, identity string) (fence.Holder, error) {
+func (s *Server) greet(st *stream, name handoff.NodeID) (fence.Holder, error) {
 	p, err := st.expect(wire.KindHello)
 	if err != nil {
 		return fence.Holder{}, s.refuse(st, err)
@@ -183,8 +184,8 @@ func (s *Server) greet(st *stream, identity string) (fence.Holder, error) {
 	if hello.To != core.Node() || hello.ToIncarnation != core.Incarnation() {
 		return fence.Holder{}, s.refuse(st, handoff.Errorf(handoff.CodeStaleIncarnation, "this is %s in its life %d, wanted was %s in its life %d", core.Node(), core.Incarnation(), hello.To, hello.ToIncarnation))
 	}
-	if s.cfg.TLS != nil && identity != string(hello.From) {
-		return fence.Holder{}, s.refuse(st, handoff.Errorf(handoff.CodeDenied, "the certificate names %q, the greeting %q", identity, hello.From))
+	if s.cfg.TLS != nil && name != hello.From {
+		return fence.Holder{}, s.refuse(st, handoff.Errorf(handoff.CodeDenied, "the certificate names %q, the greeting %q", name, hello.From))
 	}
 	ok := wire.HelloOK{Node: core.Node(), Incarnation: core.Incarnation()}
 	return fence.Holder{Node: hello.From, Incarnation: hello.FromIncarnation},
@@ -223,17 +224,4 @@ func (s *stream) expect(k wire.Kind) ([]byte, error) {
 		return nil, err
 	}
 	return nil, refusal
-}
-
-// certified is the node that a peer's verified certificate names: its first DNS
-// name, else its common name.
-func certified(s tls.ConnectionState) string {
-	if len(s.PeerCertificates) == 0 {
-		return ""
-	}
-	leaf := s.PeerCertificates[0]
-	if len(leaf.DNSNames) > 0 {
-		return leaf.DNSNames[0]
-	}
-	return leaf.Subject.CommonName
 }
