@@ -32,7 +32,7 @@ func (s *Steps) prefill(ctx context.Context, a *attempt, in steps.StepInput) (st
 			return steps.Output{}, err
 		}
 		sealed, err := p.Prefill(ctx, engine.Prefill{Plan: r.Plan, Prompt: body.Prompt, Sampling: sampling(r.Sampling, body),
-			TenantSalt: r.Tenant, Lease: r.Lease}, func(o engine.Opened) {
+			TenantSalt: body.salt(r.Tenant), Lease: r.Lease}, func(o engine.Opened) {
 			s.Attempts.open(a, opened{capability: o.Capability, address: o.SourceAddress, tokens: o.PromptTokens})
 		}, nil)
 		if err != nil {

@@ -43,7 +43,7 @@ func (s *Steps) reserve(ctx context.Context, a *attempt, in steps.StepInput) (st
 			return steps.Output{}, err
 		}
 		got, err := d.Reserve(ctx, engine.Reservation{Plan: r.Plan, PromptTokens: r.PromptTokens, Prompt: body.Prompt, Sampling: sampling(r.Sampling, body),
-			TenantSalt: r.Tenant, Lease: r.Lease, Revision: r.Revision})
+			TenantSalt: body.salt(r.Tenant), Lease: r.Lease, Revision: r.Revision})
 		if err != nil {
 			return steps.Output{}, err
 		}

@@ -21,6 +21,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -65,7 +66,11 @@ type Bodies interface {
 type Body struct {
 	Prompt []byte   `json:"prompt"`
 	Stop   []string `json:"stop,omitempty"`
+	Salt   string   `json:"salt,omitempty"` // of the tenant's prefix caches; empty: the tenant's name
 }
+
+// salt keeps the prefix caches of tenants apart (S16).
+func (b Body) salt(tenant string) string { return cmp.Or(b.Salt, tenant) }
 
 // Observer hears what steps do, for metrics.
 type Observer interface {

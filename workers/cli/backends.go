@@ -85,7 +85,7 @@ type backends struct {
 	decode                 time.Duration
 	peerCA, peerCert       string
 	peerKey, taskQueue     string
-	bodyKeys               string
+	bodyKeys, fleetKey     string
 	serialBelow, maxEpochs uint32
 }
 
@@ -96,6 +96,7 @@ func (b *backends) flags(c *cobra.Command) {
 	f.StringVar(&b.redis, "redis", "redis://127.0.0.1:6379", "Redis URL; rediss:// is TLS")
 	f.BoolVar(&b.redisPlaintext, "redis-plaintext", false, "permit clear text to a Redis on another host")
 	f.StringVar(&b.bodyKeys, "body-keys", "", "file of base64 keys of 32 bytes, one a line, newest first, that seal prompts while they wait in Redis for recovery;\nneeded unless Redis is on this host (make one: head -c 32 /dev/urandom | base64)")
+	f.StringVar(&b.fleetKey, "fleet-key", "", "file of the key that this process shows to the gateways of its fleet, whose access files hold its digest")
 	f.StringVar(&b.record, "record", string(steps.RecordRequest), "what a history records: the whole request, or the handoff up to its commit")
 	f.StringVar(&b.taskQueue, "task-queue", steps.TaskQueueServe, "Temporal task queue")
 	f.DurationVar(&b.lease, "lease", handoff.LeaseDefault, "of capacity, targets and sources")
@@ -146,7 +147,11 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 		return o, fmt.Errorf("claim check of bodies: %w", err)
 	}
 	o.closers = append(o.closers, bodies.Close)
-	engines, remote := reference.NewConnections(peers), &orchestrator.Remote{TLS: peers}
+	fleet, err := fleetKey(b.fleetKey)
+	if err != nil {
+		return o, err
+	}
+	engines, remote := reference.NewConnections(peers), &orchestrator.Remote{TLS: peers, Key: fleet}
 	o.closers = append(o.closers, engines.Close, remote.Close)
 	o.Orchestrator, err = orchestrator.New(ctx, orchestrator.Config{
 		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Remote: remote, Bodies: bodies,

@@ -2,10 +2,9 @@ package cli
 
 import (
 	"context"
+	"encoding/hex"
 	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 	"github.com/surehand/surehand/activities/ledger"
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/access"
 )
 
 // told is a writer that says when the first line came.
@@ -75,7 +75,8 @@ func TestServeRefusesWhatIsUnsafe(t *testing.T) {
 		"plaintext Redis":    {[]string{"--listen", "", "--grpc", "", "--redis", "redis://redis.example:6379"}, "without TLS"},
 		"no Temporal":        {[]string{"--listen", "", "--grpc", "", "--temporal", ""}, "--temporal is missing"},
 		"half a certificate": {[]string{"--listen", "", "--grpc", "", "--tls-cert", "x"}, "needs its key"},
-		"missing keys":       {[]string{"--api-keys", "/no/such/file"}, "API keys"},
+		"missing keys":       {[]string{"--access", "/no/such/file"}, "access"},
+		"believes everybody": {[]string{"--listen", "", "--grpc", "0.0.0.0:0"}, "--access"},
 	} {
 		status, _, errs := command("", append([]string{"serve"}, c.args...)...)
 		if status != 1 || !strings.Contains(errs, c.want) {
@@ -84,22 +85,15 @@ func TestServeRefusesWhatIsUnsafe(t *testing.T) {
 	}
 }
 
-func TestAPIKeysAreReadAndNeverRepeated(t *testing.T) {
-	path := func(text string) string {
-		p := filepath.Join(t.TempDir(), "keys.yaml")
-		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return p
+func TestADrawnKeyComesWithItsDigest(t *testing.T) {
+	status, out, errs := command("", "key")
+	lines := strings.Fields(out)
+	if status != 0 || len(lines) != 2 || !strings.HasPrefix(lines[0], "sk-") {
+		t.Fatal(status, out, errs)
 	}
-	keys, err := readKeys(path("blue: [sk-1, sk-2]\nred: [sk-3]\n"))
-	if err != nil || len(keys) != 3 {
-		t.Fatal(keys, err)
-	}
-	for _, bad := range []string{"", "blue: []\n", "blue: sk-secret\n", "BLUE: [sk-secret]\n", "blue: ['sk secret']\n", "{sk-secret"} {
-		if _, err := readKeys(path(bad)); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: %v", bad, err)
-		}
+	sum := access.Digest(lines[0])
+	if lines[1] != "sha256:"+hex.EncodeToString(sum[:]) {
+		t.Fatal(out)
 	}
 }
 

@@ -54,7 +54,7 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().String("log-level", "info", "debug, info, warn or error")
 	root.AddGroup(&cobra.Group{ID: groupProcess, Title: "Processes:"}, &cobra.Group{ID: groupClient, Title: "Clients of a gateway:"})
 	root.AddCommand(newDev(), newServe(), newWorker(), newEngine(), newStore(),
-		newSubmit(), newGet(), newList(), newCancel(), newTrace(), newVersion())
+		newSubmit(), newGet(), newList(), newCancel(), newTrace(), newKey(), newVersion())
 	return root
 }
 

@@ -3,15 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
-
 	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
+	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/gateway"
 	"github.com/surehand/surehand/workers/orchestrator"
 	"github.com/surehand/surehand/workers/telemetry"
@@ -34,12 +31,11 @@ const serveExamples = `  # on this machine, beside the parts of a running ` + "`
 
   # in a fleet
   surehand serve --listen 0.0.0.0:443 --grpc 0.0.0.0:8443 --advertise gw-1.example:8443 \
-      --tls-cert gw.pem --tls-key gw.key --tls-client-ca fleet.pem --api-keys keys.yaml \
+      --tls-cert gw.pem --tls-key gw.key --tls-client-ca fleet.pem --access access.yaml --fleet-key fleet.key \
       --peer-ca fleet.pem --peer-cert gw.pem --peer-key gw.key \
       --temporal temporal.example:7233 --temporal-tls --redis rediss://redis.example:6379`
 
 const (
-	keysMost    = 1 << 20 // bytes of an API keys file
 	openTimeout = 30 * time.Second
 )
 
@@ -48,7 +44,7 @@ type serveFlags struct {
 	backends
 	listen    gateway.Listen
 	advertise string
-	keys      string
+	access    string
 	grace     time.Duration
 	native    nativeFlags
 	pprof     string
@@ -67,7 +63,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&s.listen.Cert, "tls-cert", "", "PEM file of the certificate of both listeners")
 	f.StringVar(&s.listen.Key, "tls-key", "", "PEM file of its key")
 	f.StringVar(&s.listen.ClientCA, "tls-client-ca", "", "PEM file of the CA whose certificates callers must show")
-	f.StringVar(&s.keys, "api-keys", "", "YAML file of tenants and their lists of API keys (default: every caller is believed)")
+	f.StringVar(&s.access, "access", "", "YAML file of who may call: tenants, operators, their keys and limits (default: every caller is believed; loopback only)")
 	f.DurationVar(&s.grace, "grace", gateway.DefaultGrace, "for streams, after SIGTERM")
 	f.StringVar(&s.pprof, "pprof", "", "loopback address for Go profiles at /debug/pprof/ (default none)")
 	_ = f.MarkHidden("pprof") // fails for an unknown flag only
@@ -83,7 +79,7 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	keys, err := readKeys(s.keys)
+	who, err := s.callers(log)
 	if err != nil {
 		return err
 	}
@@ -110,9 +106,15 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 		return errors.Join(err, listeners.Close())
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	g, err := gateway.New(gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Keys: keys, Grace: s.grace, Native: engines})
+	g, err := gateway.New(gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Native: engines})
 	if err != nil {
 		return errors.Join(err, listeners.Close())
+	}
+	if file, ok := who.(*access.File); ok {
+		watching, quit := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() { defer close(done); file.Watch(watching) }()
+		defer func() { quit(); <-done }()
 	}
 	return serve(ctx, g, listeners, c.OutOrStdout())
 }
@@ -140,33 +142,4 @@ func (r reader) Planned(ctx context.Context, m *submitv1.PlannedRequest) error {
 
 func (r reader) Ended(ctx context.Context, m *submitv1.EndedRequest) error {
 	return r.o.EndedFromWire(ctx, m)
-}
-
-// readKeys reads "tenant: [key, key]" from a file of YAML.
-func readKeys(path string) (gateway.Keys, error) {
-	keys := gateway.Keys{}
-	if path == "" {
-		return keys, nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("API keys: %w", err)
-	}
-	defer f.Close()
-	tenants := map[string][]string{}
-	if err := yaml.NewDecoder(io.LimitReader(f, keysMost)).Decode(&tenants); err != nil {
-		// The parser's text may quote a key.
-		return nil, fmt.Errorf("API keys: %s is not YAML of tenants and their lists of keys", path)
-	}
-	for tenant, list := range tenants {
-		for _, key := range list {
-			if err := keys.Add(key, tenant); err != nil {
-				return nil, fmt.Errorf("API keys of %q: %w", tenant, err)
-			}
-		}
-	}
-	if len(keys) == 0 {
-		return nil, fmt.Errorf("API keys: %s holds none, which would let everybody in", path)
-	}
-	return keys, nil
 }

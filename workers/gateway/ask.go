@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/orchestrator"
 )
 
@@ -33,6 +34,7 @@ type ask struct {
 	// How the answer is wanted, not what it is.
 	stream, usage bool
 	tenant, key   string
+	by            access.Caller
 	deadline      time.Duration
 	prefill       string
 	decode        string
@@ -108,8 +110,8 @@ func (a *ask) request(m orchestrator.Model) (orchestrator.Request, error) {
 	if a.kind == kindChat {
 		prompt, field = render(a.messages), "messages"
 	}
-	if len(prompt) > MaxPromptBytes {
-		return orchestrator.Request{}, &refusal{cause: handoff.Errorf(handoff.CodeTooLarge, "the prompt has %d bytes, the limit is %d", len(prompt), MaxPromptBytes), param: field}
+	if err := a.promptFits(len(prompt), field); err != nil {
+		return orchestrator.Request{}, err
 	}
 	most, err := a.fit(promptTokens(prompt), field, m)
 	if err != nil {
@@ -120,10 +122,22 @@ func (a *ask) request(m orchestrator.Model) (orchestrator.Request, error) {
 		seed = *a.seed
 	}
 	return orchestrator.Request{
-		Tenant: a.tenant, Key: a.key, Model: a.model, Prompt: []byte(prompt),
+		Tenant: a.tenant, Salt: a.by.Salt, Key: a.key, Model: a.model, Prompt: []byte(prompt),
 		Sampling: orchestrator.Sampling{MaxTokens: most, Temperature: a.temperature, TopP: a.topP, Seed: seed, Stop: a.stop},
 		Deadline: a.deadline, Prefill: a.prefill, Decode: a.decode, Body: a.digest(),
 	}, nil
+}
+
+// promptFits is within the gateway's own limit and the tenant's.
+func (a *ask) promptFits(bytes int, field string) error {
+	most := MaxPromptBytes
+	if own := a.by.Limits.MaxPromptBytes; own > 0 {
+		most = min(most, own)
+	}
+	if bytes > most {
+		return &refusal{cause: handoff.Errorf(handoff.CodeTooLarge, "the prompt has %d bytes, the limit is %d", bytes, most), param: field}
+	}
+	return nil
 }
 
 // promptTokens counts as the reference engine does: a token a byte, and two

@@ -1,14 +1,13 @@
 package gateway
 
 import (
-	"crypto/sha256"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/access"
 )
 
 // Headers of ours. The first pin is the one that an endpoint picker sets.
@@ -24,45 +23,9 @@ const (
 	headerDecode   = "X-Surehand-Decode"
 )
 
-// Keys maps API keys to tenants. Without keys every caller is believed, which
-// is for loopback only.
-type Keys map[[sha256.Size]byte]string
-
-// Add lets key speak for tenant. Only the key's digest is kept.
-func (k Keys) Add(key, tenant string) error {
-	if key == "" || !printable(key) {
-		return handoff.Errorf(handoff.CodeInvalid, "an API key is printable ASCII, and not empty")
-	}
-	if err := handoff.ValidateID("tenant", tenant); err != nil {
-		return err
-	}
-	k[sha256.Sum256([]byte(key))] = tenant
-	return nil
-}
-
-// tenant says who calls. With keys it is whom the key belongs to; claimed is
-// believed only without.
-func (k Keys) tenant(authorization, claimed string) (string, error) {
-	if len(k) == 0 {
-		if claimed == "" {
-			return DefaultTenant, nil
-		}
-		return claimed, nil
-	}
-	scheme, key, _ := strings.Cut(authorization, " ")
-	tenant, known := k[sha256.Sum256([]byte(key))]
-	if !strings.EqualFold(scheme, "bearer") || !known {
-		return "", &refusal{cause: handoff.Errorf(handoff.CodeDenied, "the API key is missing or not known"), name: "invalid_api_key", status: http.StatusUnauthorized}
-	}
-	if claimed != "" && claimed != tenant {
-		return "", handoff.Errorf(handoff.CodeDenied, "the API key does not speak for this tenant")
-	}
-	return tenant, nil
-}
-
 // readHeaders adds what the headers say to the ask.
-func (a *ask) readHeaders(h http.Header, keys Keys) (err error) {
-	if a.tenant, err = keys.tenant(h.Get("Authorization"), h.Get(headerTenant)); err != nil {
+func (a *ask) readHeaders(h http.Header, by access.Caller) (err error) {
+	if err = a.speakFor(by, h.Get(headerTenant)); err != nil {
 		return err
 	}
 	a.key = h.Get(headerKey)
@@ -78,6 +41,13 @@ func (a *ask) readHeaders(h http.Header, keys Keys) (err error) {
 		a.deadline = time.Duration(ms) * time.Millisecond
 	}
 	return nil
+}
+
+// speakFor makes the ask the caller's, for the tenant that it claims if it may.
+func (a *ask) speakFor(by access.Caller, claimed string) (err error) {
+	a.by = by
+	a.tenant, err = by.For(claimed, DefaultTenant)
+	return err
 }
 
 // pinnedPrefill takes an engine id, or the host:port that an endpoint picker

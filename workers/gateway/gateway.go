@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/orchestrator"
 )
 
@@ -21,9 +22,9 @@ type Config struct {
 	Reader   Reader // nil: the gRPC Reader service is not offered
 	Log      *slog.Logger
 	Registry *prometheus.Registry
-	Keys     Keys          // of callers; empty: every caller is believed
-	Grace    time.Duration // for streams at the stop; 0: DefaultGrace
-	Native   Native        // nil: bodies are ours to read, whole
+	Access   access.Authenticator // who calls; nil: every caller is believed
+	Grace    time.Duration        // for streams at the stop; 0: DefaultGrace
+	Native   Native               // nil: bodies are ours to read, whole
 }
 
 // Gateway answers HTTP and gRPC on its listeners until it is drained.
@@ -45,6 +46,9 @@ func New(c Config) (*Gateway, error) {
 	}
 	if c.Grace == 0 {
 		c.Grace = DefaultGrace
+	}
+	if c.Access == nil {
+		c.Access = access.Everybody{}
 	}
 	g := &Gateway{Config: c}
 	var err error

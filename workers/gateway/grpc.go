@@ -32,10 +32,8 @@ func (g *Gateway) grpcServer(secure *tls.Config) (*grpc.Server, *health.Server) 
 		grpc.ConnectionTimeout(headerTimeout), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: grpcPing, Timeout: grpcPingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: grpcPingLeast, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(unary),
-		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-			return typed(h(srv, ss))
-		}),
+		grpc.UnaryInterceptor(g.unary),
+		grpc.StreamInterceptor(g.streaming),
 	}
 	if secure != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
@@ -53,7 +51,11 @@ func (g *Gateway) grpcServer(secure *tls.Config) (*grpc.Server, *health.Server) 
 }
 
 // unary gives every call an end, and every error its code.
-func unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (g *Gateway) unary(ctx context.Context, req any, call *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	ctx, err := g.identify(ctx, call.FullMethod)
+	if err != nil {
+		return nil, typed(err)
+	}
 	if _, set := ctx.Deadline(); !set {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, unaryTimeout)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/surehand/surehand/activities/engine/vllm"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/orchestrator"
 	"github.com/surehand/surehand/workers/telemetry"
 )
@@ -37,7 +38,7 @@ func (g *Gateway) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		(&refusal{cause: handoff.Errorf(handoff.CodeInvalid, "there is no %s here", clip(r.URL.Path)), name: "not_found", status: http.StatusNotFound}).write(w, "")
 	})
-	return echo(mux)
+	return echo(g.guard(mux))
 }
 
 // echo gives the client its own request id back, on every answer.
@@ -106,7 +107,7 @@ func (g *Gateway) submit(ctx context.Context, kind string, w http.ResponseWriter
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if err := a.readHeaders(r.Header, g.Keys); err != nil {
+	if err := a.readHeaders(r.Header, access.From(r.Context())); err != nil {
 		return nil, nil, nil, err
 	}
 	f, done, err := g.begin(ctx, a)
@@ -163,7 +164,7 @@ func (g *Gateway) getModel(w http.ResponseWriter, r *http.Request) {
 }
 
 func (g *Gateway) modelsFor(r *http.Request) ([]orchestrator.Model, error) {
-	if _, err := g.Keys.tenant(r.Header.Get("Authorization"), r.Header.Get(headerTenant)); err != nil {
+	if _, err := access.From(r.Context()).For(r.Header.Get(headerTenant), DefaultTenant); err != nil {
 		return nil, err
 	}
 	return g.models.list(r.Context())

@@ -158,11 +158,8 @@ func TestOtherPathsAndMethodsAnswerInTheSameShape(t *testing.T) {
 
 func TestAKeySpeaksForItsTenantOnly(t *testing.T) {
 	f := newFront()
-	keys := Keys{}
-	if err := keys.Add("sk-blue", "blue"); err != nil {
-		t.Fatal(err)
-	}
-	r := serve(t, f, func(c *Config) { c.Keys = keys })
+	blue := file(t, "tenants: {blue: {keys: [KEY(sk-blue)]}}")
+	r := serve(t, f, func(c *Config) { c.Access = blue })
 	for _, c := range []struct {
 		authorization, tenant string
 		status                int

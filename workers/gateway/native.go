@@ -12,6 +12,7 @@ import (
 	"github.com/surehand/surehand/activities/engine/native"
 	"github.com/surehand/surehand/activities/engine/vllm"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/orchestrator"
 )
 
@@ -101,7 +102,7 @@ func (g *Gateway) readRaw(kind, path string, w http.ResponseWriter, r *http.Requ
 		return nil, err
 	}
 	q.model, q.stream, q.maxTokens = q.parsed.Model, q.parsed.Stream, q.parsed.MaxTokens
-	if err := q.readHeaders(r.Header, g.Keys); err != nil {
+	if err := q.readHeaders(r.Header, access.From(r.Context())); err != nil {
 		return nil, err
 	}
 	if err := q.checkNames(); err != nil {
@@ -115,7 +116,7 @@ func (g *Gateway) readRaw(kind, path string, w http.ResponseWriter, r *http.Requ
 			q.sent.Header[name] = slices.Clone(v)
 		}
 	}
-	if v := r.Header.Get("Authorization"); v != "" && len(g.Keys) == 0 {
+	if v := r.Header.Get("Authorization"); v != "" && q.by.Believed {
 		q.sent.Header.Set("Authorization", v)
 	}
 	return q, nil
@@ -140,6 +141,9 @@ func (g *Gateway) enterRaw(ctx context.Context, q *raw) (orchestrator.Follower, 
 
 // request is what the orchestrator takes: the body travels as the prompt.
 func (q *raw) request(m orchestrator.Model) (orchestrator.Request, error) {
+	if err := q.promptFits(len(q.sent.Body), ""); err != nil {
+		return orchestrator.Request{}, err
+	}
 	envelope, err := q.sent.Encode()
 	if err != nil {
 		return orchestrator.Request{}, err
@@ -154,7 +158,7 @@ func (q *raw) request(m orchestrator.Model) (orchestrator.Request, error) {
 		most = native.DefaultGrowth
 	}
 	return orchestrator.Request{
-		Tenant: q.tenant, Key: q.key, Model: q.model, Prompt: envelope, Sampling: orchestrator.Sampling{MaxTokens: most},
+		Tenant: q.tenant, Salt: q.by.Salt, Key: q.key, Model: q.model, Prompt: envelope, Sampling: orchestrator.Sampling{MaxTokens: most},
 		Deadline: q.deadline, Prefill: q.prefill, Decode: q.decode,
 		Body: handoff.Digest(sha256.Sum256(append([]byte("raw\x00"+q.path+"\x00"), q.sent.Body...))),
 	}, nil

@@ -30,7 +30,8 @@ func (g *Gateway) Serve(l *Listeners) *Running {
 	if l.http != nil {
 		r.http = &http.Server{
 			Handler: g.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-			MaxHeaderBytes: MaxHeaderBytes, ErrorLog: slog.NewLogLogger(g.Log.Handler(), slog.LevelDebug),
+			MaxHeaderBytes: 2 * MaxHeaderBytes, // headerFits refuses before, with a type
+			ErrorLog:       slog.NewLogLogger(g.Log.Handler(), slog.LevelDebug),
 		}
 		listener := l.http
 		if l.secure != nil {

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/orchestrator"
 )
 
@@ -56,22 +56,19 @@ func (s *submitServer) begin(ctx context.Context, r *submitv1.SubmitRequest) (or
 	if err != nil {
 		return nil, nil, err
 	}
-	if a.tenant, err = s.tenant(ctx, r.GetTenant()); err != nil {
+	if err = a.speakFor(access.From(ctx), r.GetTenant()); err != nil {
 		return nil, nil, err
 	}
 	return s.g.begin(ctx, a)
 }
 
-func (s *submitServer) tenant(ctx context.Context, claimed string) (string, error) {
-	authorization := ""
-	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
-		authorization = values[0]
-	}
-	tenant, err := s.g.Keys.tenant(authorization, claimed)
+// tenant is whom the caller speaks for.
+func tenant(ctx context.Context, claimed string) (string, error) {
+	name, err := access.From(ctx).For(claimed, DefaultTenant)
 	if err != nil {
 		return "", err
 	}
-	return tenant, handoff.ValidateID("tenant", tenant)
+	return name, handoff.ValidateID("tenant", name)
 }
 
 // fromProto reads a submit as the HTTP side reads a body.
@@ -154,7 +151,7 @@ func events(e orchestrator.Event) []*submitv1.SubmitEvent {
 }
 
 func (s *submitServer) Get(ctx context.Context, r *submitv1.GetRequest) (*submitv1.Handoff, error) {
-	tenant, err := s.named(ctx, r.GetTenant(), r.GetHandoff())
+	tenant, err := named(ctx, r.GetTenant(), r.GetHandoff())
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +160,7 @@ func (s *submitServer) Get(ctx context.Context, r *submitv1.GetRequest) (*submit
 
 // Cancel is safe to repeat: a handoff that is over answers how it ended.
 func (s *submitServer) Cancel(ctx context.Context, r *submitv1.CancelRequest) (*submitv1.CancelAnswer, error) {
-	tenant, err := s.named(ctx, r.GetTenant(), r.GetHandoff())
+	tenant, err := named(ctx, r.GetTenant(), r.GetHandoff())
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +183,10 @@ func (s *submitServer) Cancel(ctx context.Context, r *submitv1.CancelRequest) (*
 }
 
 func (s *submitServer) List(ctx context.Context, r *submitv1.ListRequest) (*submitv1.ListAnswer, error) {
-	tenant, err := s.tenant(ctx, r.GetTenant())
+	tenant, err := tenant(ctx, r.GetTenant())
+	if handoff.CodeOf(err) == handoff.CodeDenied {
+		return nil, handoff.Errorf(handoff.CodeGone, "no handoffs of tenant %q", clip(r.GetTenant()))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -207,11 +207,15 @@ func (s *submitServer) List(ctx context.Context, r *submitv1.ListRequest) (*subm
 	return &submitv1.ListAnswer{Handoffs: found}, nil
 }
 
-// named checks who asks about which handoff.
-func (s *submitServer) named(ctx context.Context, claimed, id string) (string, error) {
-	tenant, err := s.tenant(ctx, claimed)
-	if err != nil {
+// named checks who asks about which handoff. Another tenant's is not found: that
+// it exists is nobody else's business.
+func named(ctx context.Context, claimed, id string) (string, error) {
+	if err := handoff.ValidateID("handoff", id); err != nil {
 		return "", err
 	}
-	return tenant, handoff.ValidateID("handoff", id)
+	name, err := tenant(ctx, claimed)
+	if handoff.CodeOf(err) == handoff.CodeDenied {
+		return "", handoff.Errorf(handoff.CodeGone, "no handoff %s of tenant %s", id, clip(claimed))
+	}
+	return name, err
 }

@@ -15,6 +15,7 @@ import (
 // Request is one validated submit.
 type Request struct {
 	Tenant   string // [a-z0-9._-]
+	Salt     string // of the tenant's prefix caches; empty: its name
 	Key      string // idempotency key as the client sent it; empty: a fresh handoff
 	Model    string
 	Prompt   []byte // the model's input bytes; never logged, never in a history

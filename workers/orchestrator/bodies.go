@@ -18,6 +18,11 @@ type Check interface {
 	Drop(ctx context.Context, tenant string, h handoff.HandoffID) error
 }
 
+// bodyOf is what of a request histories must not hold.
+func bodyOf(r Request) activities.Body {
+	return activities.Body{Prompt: r.Prompt, Stop: r.Sampling.Stop, Salt: r.Salt}
+}
+
 // bodies keeps what clients wrote in memory while their handoffs live here.
 type bodies struct {
 	mu    sync.Mutex

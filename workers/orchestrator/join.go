@@ -7,7 +7,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"github.com/surehand/surehand/activities"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 	"github.com/surehand/surehand/workflows"
@@ -185,7 +184,7 @@ func (o *Orchestrator) readerInput(in steps.Input, r Request, st steps.State) (s
 	if in.Plan.BodyDigest != r.Body {
 		return in, handoff.Errorf(handoff.CodeKeyReused, "the idempotency key was used with another body")
 	}
-	return in, o.bodies.keep(in, activities.Body{Prompt: r.Prompt, Stop: r.Sampling.Stop})
+	return in, o.bodies.keep(in, bodyOf(r))
 }
 
 // adoptAs prepares s to be told; until history names this process, a client

@@ -25,6 +25,7 @@ import (
 // The zero value speaks plaintext to loopback only.
 type Remote struct {
 	TLS *tls.Config
+	Key string // shown to other gateways; empty: none
 
 	mu    sync.Mutex
 	conns map[string]*grpc.ClientConn
@@ -44,7 +45,7 @@ func (r *Remote) client(address string) (submitv1.ReaderClient, error) {
 	}
 	retry := backoff.DefaultConfig
 	retry.BaseDelay, retry.MaxDelay = remoteBackoff/10, remoteBackoff
-	c, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
+	c, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds), grpc.WithPerRPCCredentials(fleetKey(r.Key)), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: remoteBackoff}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: remotePing, Timeout: remotePingTimeout}))
 	if err != nil {
@@ -56,6 +57,18 @@ func (r *Remote) client(address string) (submitv1.ReaderClient, error) {
 	r.conns[address] = c
 	return submitv1.NewReaderClient(c), nil
 }
+
+// fleetKey is shown with each call. The connection is TLS or loopback, see client.
+type fleetKey string
+
+func (k fleetKey) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	if k == "" {
+		return nil, nil
+	}
+	return map[string]string{"authorization": "Bearer " + string(k)}, nil
+}
+
+func (k fleetKey) RequireTransportSecurity() bool { return false }
 
 const (
 	remoteBackoff     = 500 * time.Millisecond // longest wait before the next try to connect

@@ -135,7 +135,7 @@ func (o *Orchestrator) beginAdmitted(ctx context.Context, s *stream, id string, 
 		o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
 		return false, err
 	}
-	body := activities.Body{Prompt: r.Prompt, Stop: r.Sampling.Stop}
+	body := bodyOf(r)
 	if err := o.bodies.keep(in, body); err != nil {
 		o.fleet.Step(in.Plan.Attempt, handoff.StepReserve, errNotBegun)
 		o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
