@@ -1,0 +1,47 @@
+package vllm
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/surehand/surehand/e2e/pair"
+)
+
+const within = 3 * time.Minute
+
+// rig is shared by all tests: an engine's start costs more than a test.
+var rig *pair.Rig
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	if flag.Parse(); !asked || testing.Short() {
+		fmt.Println("skipped: go test -tags vllm ./e2e/vllm")
+		return 0
+	}
+	dir, err := os.MkdirTemp("", "vllm-")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	began := time.Now()
+	rig, err = pair.Open(context.Background(), dir, os.Stderr, pair.Options{Lease: lease})
+	defer func() {
+		if err := rig.Close(); err != nil {
+			fmt.Println("close:", err)
+		}
+	}()
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Printf("P, D and a plain engine serve after %.0f s; the import took %.0f s of CPU time\n", time.Since(began).Seconds(), rig.Host.CPU.Seconds())
+	return m.Run()
+}
+
+const lease = 6 // seconds

@@ -1,0 +1,5 @@
+//go:build vllm
+
+package vllm
+
+const asked = true
