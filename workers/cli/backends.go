@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/surehand/surehand/activities/claimcheck/redischeck"
@@ -112,6 +113,7 @@ func (b *backends) flags(c *cobra.Command) {
 // opened is an orchestrator with all that it stands on.
 type opened struct {
 	*orchestrator.Orchestrator
+	store   *redis.Client  // nil: none, as with native engines
 	closers []func() error // newest last
 }
 
@@ -138,6 +140,10 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 		return o, err
 	}
 	o.closers = append(o.closers, ledger.Close)
+	if o.store, err = redisledger.Client(redisledger.Options{URL: b.redis, Plaintext: b.redisPlaintext}); err != nil {
+		return o, err
+	}
+	o.closers = append(o.closers, o.store.Close)
 	keys, err := bodyKeys(b.bodyKeys)
 	if err != nil {
 		return o, err

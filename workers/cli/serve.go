@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/gateway"
 	"github.com/surehand/surehand/workers/orchestrator"
+	"github.com/surehand/surehand/workers/quota"
 	"github.com/surehand/surehand/workers/telemetry"
 )
 
@@ -106,15 +108,20 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 		return errors.Join(err, listeners.Close())
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	g, err := gateway.New(gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Native: engines})
-	if err != nil {
-		return errors.Join(err, listeners.Close())
+	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Native: engines}
+	beside := &company{}
+	defer beside.close()
+	if o.store != nil {
+		limits := quota.New(o.store, log)
+		conf.Quota = limits
+		beside.run(limits.Run)
 	}
 	if file, ok := who.(*access.File); ok {
-		watching, quit := context.WithCancel(ctx)
-		done := make(chan struct{})
-		go func() { defer close(done); file.Watch(watching) }()
-		defer func() { quit(); <-done }()
+		beside.run(file.Watch)
+	}
+	g, err := gateway.New(conf)
+	if err != nil {
+		return errors.Join(err, listeners.Close())
 	}
 	return serve(ctx, g, listeners, c.OutOrStdout())
 }
@@ -131,6 +138,25 @@ func serve(ctx context.Context, g *gateway.Gateway, l *gateway.Listeners, out io
 	case err := <-running.Failed():
 		return errors.Join(err, running.Drain())
 	}
+}
+
+// company is what runs beside a gateway until it has drained.
+type company struct {
+	all  sync.WaitGroup
+	ends []context.CancelFunc
+}
+
+func (b *company) run(fn func(context.Context)) {
+	ctx, end := context.WithCancel(context.Background())
+	b.ends = append(b.ends, end)
+	b.all.Go(func() { fn(ctx) })
+}
+
+func (b *company) close() {
+	for _, end := range b.ends {
+		end()
+	}
+	b.all.Wait()
 }
 
 // reader is the orchestrator as the gRPC side of the gateway asks it.

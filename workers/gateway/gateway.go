@@ -11,6 +11,7 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/orchestrator"
+	"github.com/surehand/surehand/workers/quota"
 )
 
 // errStopping is why a stream that outlived the grace is ended.
@@ -23,6 +24,7 @@ type Config struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 	Access   access.Authenticator // who calls; nil: every caller is believed
+	Quota    quota.Limiter        // of tenants with limits; nil: they are refused
 	Grace    time.Duration        // for streams at the stop; 0: DefaultGrace
 	Native   Native               // nil: bodies are ours to read, whole
 }
@@ -97,7 +99,7 @@ func (g *Gateway) admit(ctx context.Context, model string, request func(orchestr
 	if err == nil {
 		var r orchestrator.Request
 		if r, err = request(m); err == nil {
-			f, err = g.Front.Submit(ctx, r)
+			f, done, err = g.within(ctx, r, done)
 		}
 	}
 	if err != nil {
@@ -105,6 +107,25 @@ func (g *Gateway) admit(ctx context.Context, model string, request func(orchestr
 		return nil, nil, err
 	}
 	return f, done, nil
+}
+
+// within submits what its tenant's quota lets through, and counts it until done.
+func (g *Gateway) within(ctx context.Context, r orchestrator.Request, done func()) (orchestrator.Follower, func(), error) {
+	l := access.From(ctx).Limits
+	limits := quota.Limits{RequestsPerSecond: l.RequestsPerSecond, Burst: l.Burst, TokensInFlight: l.TokensInFlight}
+	if !limits.None() {
+		if g.Quota == nil {
+			return nil, done, handoff.Errorf(handoff.CodeUnavailable, "the tenant has limits and nobody counts them")
+		}
+		give, err := g.Quota.Take(ctx, r.Tenant, limits, int64(promptTokens(string(r.Prompt)))+int64(r.Sampling.MaxTokens))
+		if err != nil {
+			return nil, done, overQuota(err)
+		}
+		streams := done
+		done = func() { give(); streams() }
+	}
+	f, err := g.Front.Submit(ctx, r)
+	return f, done, err
 }
 
 // live is ctx, ended also when the gateway stops for good.

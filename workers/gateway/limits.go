@@ -38,5 +38,4 @@ const (
 	closeTimeout   = 2 * time.Second  // for the last error event, after the grace
 	modelsFresh    = 2 * time.Second
 	readyEvery     = time.Second
-	retryAfter     = "1" // seconds
 )

@@ -4,9 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/quota"
 )
 
 // statusClientLeft is what the access log and metrics say of a client that did
@@ -51,9 +55,10 @@ var httpStatus = map[handoff.Code]int{
 // refusal is what a client is told.
 type refusal struct {
 	cause  *handoff.Error
-	param  string // the field it is about; empty: none
-	name   string // in place of the code's own name
-	status int    // in place of the table's
+	param  string        // the field it is about; empty: none
+	name   string        // in place of the code's own name
+	status int           // in place of the table's
+	after  time.Duration // when to come again; zero: in a second
 }
 
 func (r *refusal) Error() string { return r.cause.Error() }
@@ -62,6 +67,15 @@ func (r *refusal) Unwrap() error { return r.cause }
 // refuse names the field that is wrong.
 func refuse(param, format string, args ...any) *refusal {
 	return &refusal{cause: handoff.Errorf(handoff.CodeInvalid, format, args...), param: param}
+}
+
+// overQuota names the limit that a request would pass.
+func overQuota(err error) error {
+	var q *quota.Refused
+	if !errors.As(err, &q) {
+		return err
+	}
+	return &refusal{cause: q.Cause, name: "rate_limit_exceeded", param: q.Limit, after: q.After}
 }
 
 // asRefusal types any error. An untyped one is "unavailable": it tells nothing
@@ -149,7 +163,7 @@ func (r *refusal) write(w http.ResponseWriter, handoffID string) {
 	h.Set("Content-Type", "application/json")
 	status := r.Status()
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", retryAfter)
+		h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(r.after.Seconds())))))
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(append(r.body(handoffID, nil), '\n')) // a client that left is told nothing

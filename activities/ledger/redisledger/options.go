@@ -31,8 +31,23 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Open makes a client of our own settings. It connects at the first call.
+// Open makes a ledger over a client of its own.
 func Open(o Options) (*Ledger, error) {
+	c, err := Client(o)
+	if err != nil {
+		return nil, err
+	}
+	l, err := New(c)
+	if err != nil {
+		return nil, err
+	}
+	l.timeout = cmp.Or(o.Timeout, CallTimeout)
+	return l, nil
+}
+
+// Client is a client of our own settings, also for others that keep something
+// in the same Redis. It connects at the first call and never retries by itself.
+func Client(o Options) (*redis.Client, error) {
 	u, err := redis.ParseURL(o.URL)
 	if err != nil {
 		// The parser's text may quote the URL, password included.
@@ -45,7 +60,7 @@ func Open(o Options) (*Ledger, error) {
 		return nil, handoff.Errorf(handoff.CodeDenied, "redis at %s without TLS", u.Addr)
 	}
 	timeout := cmp.Or(o.Timeout, CallTimeout)
-	l, err := New(redis.NewClient(&redis.Options{
+	return redis.NewClient(&redis.Options{
 		Network: u.Network, Addr: u.Addr, DB: u.DB,
 		Username: u.Username, Password: u.Password, TLSConfig: u.TLSConfig,
 
@@ -61,12 +76,7 @@ func Open(o Options) (*Ledger, error) {
 		Protocol:                 2,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}))
-	if err != nil {
-		return nil, err
-	}
-	l.timeout = timeout
-	return l, nil
+	}), nil
 }
 
 func local(network, addr string) bool {
