@@ -94,26 +94,39 @@ func fill(b []byte, coordinates ...int) {
 	}
 }
 
-// apply runs a plan and fails on a byte that is written twice.
-func apply(t *testing.T, r *Reshard, source [][][]byte, rank, tokens uint32) (out [][]byte, runs int) {
+// apply runs a plan over all ranks of P and fails on a byte that is written twice,
+// and on a piece of D that gets another number of bytes than it needs.
+func apply(t *testing.T, r *Reshard, source [][][]byte, tokens uint32) (out [][]byte, runs int) {
 	t.Helper()
-	s := r.d.Shape("", tokens)
+	b := r.For(tokens)
+	s := b.Targets("")
 	out = make([][]byte, s.Pieces())
 	for i := range out {
 		p, _ := s.Place(uint32(i))
 		out[i] = bytes.Repeat([]byte{0xee}, int(p.Bytes))
 	}
-	r.Each(rank, tokens, func(c Copy) bool {
-		to := out[c.Target][c.TargetAt : c.TargetAt+c.Bytes]
-		for _, b := range to {
-			if b != 0xee {
-				t.Fatalf("%+v writes a byte again", c)
+	got := make([]uint32, len(out))
+	var parts []Part
+	for i := range b.Sources("").Pieces() {
+		rank, own := b.p.find(i)
+		parts = b.Parts(i, parts[:0])
+		for _, c := range parts {
+			to := out[c.Target][c.TargetAt : c.TargetAt+c.Bytes]
+			for _, b := range to {
+				if b != 0xee {
+					t.Fatalf("%+v writes a byte again", c)
+				}
 			}
+			copy(to, source[rank][own][c.At:c.At+c.Bytes])
+			got[c.Target] += c.Bytes
+			runs++
 		}
-		copy(to, source[c.Rank][c.Source][c.SourceAt:c.SourceAt+c.Bytes])
-		runs++
-		return true
-	})
+	}
+	for i, n := range got {
+		if n != b.Needs(uint32(i)) {
+			t.Fatalf("piece %d got %d bytes, needs %d", i, n, b.Needs(uint32(i)))
+		}
+	}
 	return out, runs
 }
 
@@ -158,10 +171,11 @@ func TestAReshardedStateIsWhatEachRankWouldHaveMade(t *testing.T) {
 		for rank := range p.Parallel {
 			source = append(source, naive(p, m, rank, tokens))
 		}
+		got, _ := apply(t, r, source, tokens)
+		to := newSide(d, tokens)
 		for rank := range d.Parallel {
-			got, _ := apply(t, r, source, rank, tokens)
 			for i, want := range naive(d, m, rank, tokens) {
-				if !bytes.Equal(got[i], want) {
+				if !bytes.Equal(got[to.whole(rank, uint32(i))], want) {
 					t.Fatalf("%+v to %+v, rank %d, %d tokens: piece %d differs", p, d, rank, tokens, i)
 				}
 			}
@@ -176,7 +190,7 @@ func TestEqualLayoutsAreOneCopyAPiece(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := Model{Heads: []uint32{2, 2}}
-	_, runs := apply(t, r, [][][]byte{naive(l, m, 0, 160)}, 0, 160)
+	_, runs := apply(t, r, [][][]byte{naive(l, m, 0, 160)}, 160)
 	s := l.Shape("", 160)
 	if runs != int(s.Pieces()) {
 		t.Fatalf("%d copies for %d pieces", runs, s.Pieces())

@@ -393,8 +393,10 @@ type Attach struct {
 	Revision       string                 `protobuf:"bytes,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	Layout         []byte                 `protobuf:"bytes,5,opt,name=layout,proto3" json:"layout,omitempty"`
 	ProcessAddress uint64                 `protobuf:"varint,6,opt,name=process_address,json=processAddress,proto3" json:"process_address,omitempty"` // 0: the segment is a memfd
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What layout stands for; without it only an equal layout can be read.
+	Described     *LayoutDescription `protobuf:"bytes,10,opt,name=described,proto3" json:"described,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attach) Reset() {
@@ -467,6 +469,13 @@ func (x *Attach) GetProcessAddress() uint64 {
 		return x.ProcessAddress
 	}
 	return 0
+}
+
+func (x *Attach) GetDescribed() *LayoutDescription {
+	if x != nil {
+		return x.Described
+	}
+	return nil
 }
 
 type Attached struct {
@@ -1274,7 +1283,7 @@ const file_surehand_transfer_v1_socket_proto_rawDesc = "" +
 	"\x04done\x18\x06 \x01(\v2\x1a.surehand.transfer.v1.DoneH\x00R\x04done\x12F\n" +
 	"\ftarget_event\x18\a \x01(\v2!.surehand.transfer.v1.TargetEventH\x00R\vtargetEvent\x12F\n" +
 	"\fsource_event\x18\b \x01(\v2!.surehand.transfer.v1.SourceEventH\x00R\vsourceEventB\x06\n" +
-	"\x04body\"\xc1\x01\n" +
+	"\x04body\"\x88\x02\n" +
 	"\x06Attach\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12#\n" +
 	"\rsegment_bytes\x18\x02 \x01(\x04R\fsegmentBytes\x12\x1d\n" +
@@ -1282,7 +1291,9 @@ const file_surehand_transfer_v1_socket_proto_rawDesc = "" +
 	"flag_slots\x18\x03 \x01(\rR\tflagSlots\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\tR\brevision\x12\x16\n" +
 	"\x06layout\x18\x05 \x01(\fR\x06layout\x12'\n" +
-	"\x0fprocess_address\x18\x06 \x01(\x04R\x0eprocessAddress\"\xd3\x01\n" +
+	"\x0fprocess_address\x18\x06 \x01(\x04R\x0eprocessAddress\x12E\n" +
+	"\tdescribed\x18\n" +
+	" \x01(\v2'.surehand.transfer.v1.LayoutDescriptionR\tdescribed\"\xd3\x01\n" +
 	"\bAttached\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12!\n" +
@@ -1354,29 +1365,30 @@ func file_surehand_transfer_v1_socket_proto_rawDescGZIP() []byte {
 
 var file_surehand_transfer_v1_socket_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_surehand_transfer_v1_socket_proto_goTypes = []any{
-	(*EngineMessage)(nil), // 0: surehand.transfer.v1.EngineMessage
-	(*DaemonMessage)(nil), // 1: surehand.transfer.v1.DaemonMessage
-	(*Attach)(nil),        // 2: surehand.transfer.v1.Attach
-	(*Attached)(nil),      // 3: surehand.transfer.v1.Attached
-	(*OpenTarget)(nil),    // 4: surehand.transfer.v1.OpenTarget
-	(*TargetOpened)(nil),  // 5: surehand.transfer.v1.TargetOpened
-	(*OpenSource)(nil),    // 6: surehand.transfer.v1.OpenSource
-	(*SourceOpened)(nil),  // 7: surehand.transfer.v1.SourceOpened
-	(*Announce)(nil),      // 8: surehand.transfer.v1.Announce
-	(*Seal)(nil),          // 9: surehand.transfer.v1.Seal
-	(*CloseSource)(nil),   // 10: surehand.transfer.v1.CloseSource
-	(*FinishTarget)(nil),  // 11: surehand.transfer.v1.FinishTarget
-	(*Freed)(nil),         // 12: surehand.transfer.v1.Freed
-	(*Done)(nil),          // 13: surehand.transfer.v1.Done
-	(*TargetEvent)(nil),   // 14: surehand.transfer.v1.TargetEvent
-	(*SourceEvent)(nil),   // 15: surehand.transfer.v1.SourceEvent
-	(*Failure)(nil),       // 16: surehand.transfer.v1.Failure
-	(*Attempt)(nil),       // 17: surehand.transfer.v1.Attempt
-	(*Plan)(nil),          // 18: surehand.transfer.v1.Plan
-	(*Shape)(nil),         // 19: surehand.transfer.v1.Shape
-	(*Token)(nil),         // 20: surehand.transfer.v1.Token
-	(TargetState)(0),      // 21: surehand.transfer.v1.TargetState
-	(SourceState)(0),      // 22: surehand.transfer.v1.SourceState
+	(*EngineMessage)(nil),     // 0: surehand.transfer.v1.EngineMessage
+	(*DaemonMessage)(nil),     // 1: surehand.transfer.v1.DaemonMessage
+	(*Attach)(nil),            // 2: surehand.transfer.v1.Attach
+	(*Attached)(nil),          // 3: surehand.transfer.v1.Attached
+	(*OpenTarget)(nil),        // 4: surehand.transfer.v1.OpenTarget
+	(*TargetOpened)(nil),      // 5: surehand.transfer.v1.TargetOpened
+	(*OpenSource)(nil),        // 6: surehand.transfer.v1.OpenSource
+	(*SourceOpened)(nil),      // 7: surehand.transfer.v1.SourceOpened
+	(*Announce)(nil),          // 8: surehand.transfer.v1.Announce
+	(*Seal)(nil),              // 9: surehand.transfer.v1.Seal
+	(*CloseSource)(nil),       // 10: surehand.transfer.v1.CloseSource
+	(*FinishTarget)(nil),      // 11: surehand.transfer.v1.FinishTarget
+	(*Freed)(nil),             // 12: surehand.transfer.v1.Freed
+	(*Done)(nil),              // 13: surehand.transfer.v1.Done
+	(*TargetEvent)(nil),       // 14: surehand.transfer.v1.TargetEvent
+	(*SourceEvent)(nil),       // 15: surehand.transfer.v1.SourceEvent
+	(*Failure)(nil),           // 16: surehand.transfer.v1.Failure
+	(*LayoutDescription)(nil), // 17: surehand.transfer.v1.LayoutDescription
+	(*Attempt)(nil),           // 18: surehand.transfer.v1.Attempt
+	(*Plan)(nil),              // 19: surehand.transfer.v1.Plan
+	(*Shape)(nil),             // 20: surehand.transfer.v1.Shape
+	(*Token)(nil),             // 21: surehand.transfer.v1.Token
+	(TargetState)(0),          // 22: surehand.transfer.v1.TargetState
+	(SourceState)(0),          // 23: surehand.transfer.v1.SourceState
 }
 var file_surehand_transfer_v1_socket_proto_depIdxs = []int32{
 	2,  // 0: surehand.transfer.v1.EngineMessage.attach:type_name -> surehand.transfer.v1.Attach
@@ -1394,29 +1406,30 @@ var file_surehand_transfer_v1_socket_proto_depIdxs = []int32{
 	13, // 12: surehand.transfer.v1.DaemonMessage.done:type_name -> surehand.transfer.v1.Done
 	14, // 13: surehand.transfer.v1.DaemonMessage.target_event:type_name -> surehand.transfer.v1.TargetEvent
 	15, // 14: surehand.transfer.v1.DaemonMessage.source_event:type_name -> surehand.transfer.v1.SourceEvent
-	17, // 15: surehand.transfer.v1.Attached.adopted:type_name -> surehand.transfer.v1.Attempt
-	17, // 16: surehand.transfer.v1.Attached.closed:type_name -> surehand.transfer.v1.Attempt
-	18, // 17: surehand.transfer.v1.OpenTarget.plan:type_name -> surehand.transfer.v1.Plan
-	19, // 18: surehand.transfer.v1.OpenTarget.shape:type_name -> surehand.transfer.v1.Shape
-	20, // 19: surehand.transfer.v1.TargetOpened.token:type_name -> surehand.transfer.v1.Token
-	21, // 20: surehand.transfer.v1.TargetOpened.state:type_name -> surehand.transfer.v1.TargetState
-	18, // 21: surehand.transfer.v1.OpenSource.plan:type_name -> surehand.transfer.v1.Plan
-	19, // 22: surehand.transfer.v1.OpenSource.shape:type_name -> surehand.transfer.v1.Shape
-	22, // 23: surehand.transfer.v1.SourceOpened.state:type_name -> surehand.transfer.v1.SourceState
-	17, // 24: surehand.transfer.v1.Announce.attempt:type_name -> surehand.transfer.v1.Attempt
-	17, // 25: surehand.transfer.v1.Seal.attempt:type_name -> surehand.transfer.v1.Attempt
-	17, // 26: surehand.transfer.v1.CloseSource.attempt:type_name -> surehand.transfer.v1.Attempt
-	17, // 27: surehand.transfer.v1.FinishTarget.attempt:type_name -> surehand.transfer.v1.Attempt
-	17, // 28: surehand.transfer.v1.Freed.attempt:type_name -> surehand.transfer.v1.Attempt
-	17, // 29: surehand.transfer.v1.TargetEvent.attempt:type_name -> surehand.transfer.v1.Attempt
-	21, // 30: surehand.transfer.v1.TargetEvent.state:type_name -> surehand.transfer.v1.TargetState
-	17, // 31: surehand.transfer.v1.SourceEvent.attempt:type_name -> surehand.transfer.v1.Attempt
-	22, // 32: surehand.transfer.v1.SourceEvent.state:type_name -> surehand.transfer.v1.SourceState
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	17, // 15: surehand.transfer.v1.Attach.described:type_name -> surehand.transfer.v1.LayoutDescription
+	18, // 16: surehand.transfer.v1.Attached.adopted:type_name -> surehand.transfer.v1.Attempt
+	18, // 17: surehand.transfer.v1.Attached.closed:type_name -> surehand.transfer.v1.Attempt
+	19, // 18: surehand.transfer.v1.OpenTarget.plan:type_name -> surehand.transfer.v1.Plan
+	20, // 19: surehand.transfer.v1.OpenTarget.shape:type_name -> surehand.transfer.v1.Shape
+	21, // 20: surehand.transfer.v1.TargetOpened.token:type_name -> surehand.transfer.v1.Token
+	22, // 21: surehand.transfer.v1.TargetOpened.state:type_name -> surehand.transfer.v1.TargetState
+	19, // 22: surehand.transfer.v1.OpenSource.plan:type_name -> surehand.transfer.v1.Plan
+	20, // 23: surehand.transfer.v1.OpenSource.shape:type_name -> surehand.transfer.v1.Shape
+	23, // 24: surehand.transfer.v1.SourceOpened.state:type_name -> surehand.transfer.v1.SourceState
+	18, // 25: surehand.transfer.v1.Announce.attempt:type_name -> surehand.transfer.v1.Attempt
+	18, // 26: surehand.transfer.v1.Seal.attempt:type_name -> surehand.transfer.v1.Attempt
+	18, // 27: surehand.transfer.v1.CloseSource.attempt:type_name -> surehand.transfer.v1.Attempt
+	18, // 28: surehand.transfer.v1.FinishTarget.attempt:type_name -> surehand.transfer.v1.Attempt
+	18, // 29: surehand.transfer.v1.Freed.attempt:type_name -> surehand.transfer.v1.Attempt
+	18, // 30: surehand.transfer.v1.TargetEvent.attempt:type_name -> surehand.transfer.v1.Attempt
+	22, // 31: surehand.transfer.v1.TargetEvent.state:type_name -> surehand.transfer.v1.TargetState
+	18, // 32: surehand.transfer.v1.SourceEvent.attempt:type_name -> surehand.transfer.v1.Attempt
+	23, // 33: surehand.transfer.v1.SourceEvent.state:type_name -> surehand.transfer.v1.SourceState
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_surehand_transfer_v1_socket_proto_init() }
