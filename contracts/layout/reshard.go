@@ -70,6 +70,9 @@ func Plan(p, d Layout, m Model) (*Reshard, error) {
 	return r, nil
 }
 
+// Source is the fingerprint of P's layout.
+func (r *Reshard) Source() handoff.Digest { return r.p.Fingerprint() }
+
 // fits refuses caches whose elements are not the same.
 func fits(i int, p, d Layout, heads uint32) error {
 	a, b := p.Caches[i], d.Caches[i]

@@ -49,8 +49,8 @@ func (b *Bound) Targets(revision string) handoff.Shape {
 // Needs is how many bytes come into a piece of D before it is whole.
 func (b *Bound) Needs(target uint32) uint32 { return b.d.holds(target) }
 
-// Parts cuts a piece of P's whole shape, runs merged, in the order of its bytes
-// as far as D's order allows. None: nobody needs it, for another rank has the same.
+// Parts cuts a piece of P's whole shape, runs merged. None: nobody needs it, for
+// another rank has the same.
 func (b *Bound) Parts(piece uint32, into []Part) []Part {
 	if piece >= b.p.pieces() {
 		return into
@@ -109,32 +109,40 @@ func (b *Bound) item(rank, own, bytes uint32, into []Part) []Part {
 // the largest copies that are whole at both sides.
 func (b *Bound) cut(k kindOf, ring bool) []relative {
 	c := b.p.Caches[k.cache]
-	layers, parts, first, end := uint32(1), []uint32{0, 1}, k.phase, k.phase+k.count
+	layers, passes, first, end := uint32(1), [][]uint32{{0, 1}}, k.phase, k.phase+k.count
 	switch {
 	case c.Packing == Latent:
-		parts = []uint32{0}
-	case c.Packing == ApartKV && !ring:
-		parts = []uint32{k.part}
+		passes = [][]uint32{{0}}
+	case c.Packing == ApartKV && ring:
+		passes = [][]uint32{{0}, {1}}
+	case c.Packing == ApartKV:
+		passes = [][]uint32{{k.part}}
 	}
 	if ring {
 		layers, first, end = c.Layers, 0, c.Window
 	}
 	m := merger{}
-	for layer := range layers {
-		for t := first; t < end; {
-			next := min(end, (t/b.p.BlockTokens+1)*b.p.BlockTokens, (t/b.d.BlockTokens+1)*b.d.BlockTokens)
-			if !ring { // one block of P; its tokens begin at phase
-				next = min(end, (t/b.d.BlockTokens+1)*b.d.BlockTokens)
+	for _, u := range b.r.uses[k.cache][k.rank] {
+		for layer := range layers {
+			for _, parts := range passes {
+				b.tokens(&m, tile{cache: k.cache, layer: layer, first: first, end: end, start: first, ring: ring, use: u}, parts)
 			}
-			for _, part := range parts {
-				for _, u := range b.r.uses[k.cache][k.rank] {
-					b.tile(&m, tile{cache: k.cache, layer: layer, part: part, first: t, end: next, start: first, ring: ring, use: u})
-				}
-			}
-			t = next
 		}
 	}
 	return m.out
+}
+
+// tokens walks a stretch of tokens block by block of either side.
+func (b *Bound) tokens(m *merger, t tile, parts []uint32) {
+	for at, end := t.first, t.end; at < end; at = t.end {
+		t.first, t.end = at, min(end, (at/b.d.BlockTokens+1)*b.d.BlockTokens)
+		if t.ring {
+			t.end = min(t.end, (at/b.p.BlockTokens+1)*b.p.BlockTokens)
+		}
+		for _, t.part = range parts {
+			b.tile(m, t)
+		}
+	}
 }
 
 // tile is tokens by heads that lie in one block at either side.

@@ -6,10 +6,11 @@ import (
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/layout"
+	"github.com/surehand/surehand/contracts/wire"
 )
 
 // MaxLayoutBytes bounds an encoded layout.
-const MaxLayoutBytes = 12 << 10
+const MaxLayoutBytes = wire.MaxLayoutBytes
 
 // Layout to the wire.
 func Layout(d layout.Described) *transferv1.LayoutDescription {

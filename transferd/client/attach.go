@@ -58,6 +58,9 @@ func (e *Engine) attachOnce(ctx context.Context) (l *link, attached *transferv1.
 	}()
 	attach := &transferv1.Attach{Engine: string(e.cfg.Engine), SegmentBytes: uint64(len(e.cfg.Segment.Bytes())), FlagSlots: e.cfg.FlagSlots,
 		Revision: e.cfg.Revision, Layout: e.cfg.Layout[:]}
+	if e.cfg.Described != nil {
+		attach.Described = rpc.Layout(*e.cfg.Described)
+	}
 	files, err := e.lend(conn, attach)
 	if err != nil {
 		return nil, nil, err

@@ -2,6 +2,7 @@ package fence
 
 import (
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/transferd/segment"
 )
 
@@ -90,22 +91,23 @@ func (l *Landing) View(piece uint32) []byte {
 	return l.target.engine.Segment.View(l.target.extents[piece])
 }
 
-// Places cuts buffer into a place for each piece, for memory that has no views.
-func (l *Landing) Places(pieces []uint32, buffer *[]byte, into [][]byte) [][]byte {
-	return segment.Carve(buffer, l.extents(pieces), into)
+// Layout is what the target's layout stands for; nil when its engine did not say.
+func (l *Landing) Layout() (*layout.Described, []byte) {
+	return l.target.engine.Described, l.target.engine.Encoded
 }
 
-// Write copies bytes into the memory of posted pieces that has no views.
-func (l *Landing) Write(pieces []uint32, from [][]byte) error {
-	return l.target.engine.Segment.Write(l.extents(pieces), from)
-}
-
-func (l *Landing) extents(pieces []uint32) []segment.Extent {
-	out := make([]segment.Extent, len(pieces))
-	for i, p := range pieces {
-		out[i] = l.target.extents[p]
+// Extent is the place of bytes of a piece, which lie inside of it.
+func (l *Landing) Extent(piece, at, bytes uint32) segment.Extent {
+	e := l.target.extents[piece]
+	if at > e.Length || bytes > e.Length-at {
+		panic("fence: bytes outside of their piece")
 	}
-	return out
+	return segment.Extent{At: e.At + uint64(at), Length: bytes}
+}
+
+// Write copies staged bytes into extents of posted pieces.
+func (l *Landing) Write(to []segment.Extent, from [][]byte) error {
+	return l.target.engine.Segment.Write(to, from)
 }
 
 // Length is the size of a piece of this target's shape.
@@ -116,11 +118,11 @@ func (l *Landing) step(in handoff.TargetInput) handoff.TargetAnswer {
 	return l.core.stepTarget(in)
 }
 
-// Post says that each piece's memory may be written from now on; all or none.
-func (l *Landing) Post(pieces []uint32, g handoff.GrantID) error {
+// Post says that n operations may write the memory from now on; all or none.
+func (l *Landing) Post(n int, g handoff.GrantID) error {
 	l.core.enter()
 	defer l.core.leave()
-	for i := range pieces {
+	for i := range n {
 		if err := l.step(handoff.TargetInput{Event: handoff.TargetPost, Grant: g}).Err(); err != nil {
 			l.fail(i)
 			return err
@@ -129,8 +131,9 @@ func (l *Landing) Post(pieces []uint32, g handoff.GrantID) error {
 	return nil
 }
 
-// Landed says that posted pieces are in place.
-func (l *Landing) Landed(pieces []uint32, bytes uint64) error {
+// Landed ends an operation for each piece, which is in place, and partial more,
+// which wrote a part of a piece.
+func (l *Landing) Landed(pieces []uint32, partial int, bytes uint64) error {
 	l.core.enter()
 	defer l.core.leave()
 	l.core.totals.pulledBytes += bytes
@@ -140,7 +143,7 @@ func (l *Landing) Landed(pieces []uint32, bytes uint64) error {
 			return err
 		}
 	}
-	l.core.settleTarget(l.plan.Attempt)
+	l.fail(partial)
 	return nil
 }
 

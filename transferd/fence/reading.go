@@ -169,6 +169,9 @@ func (r *Reading) Grant() handoff.GrantID { return r.grant }
 // Shape is what there is to read.
 func (r *Reading) Shape() handoff.Shape { return r.shape }
 
+// Layout is what the shape's layout stands for, as the engine described it.
+func (r *Reading) Layout() []byte { return r.source.engine.Encoded }
+
 // Changed gets a token when something new is announced or sealed.
 func (r *Reading) Changed() <-chan struct{} { return r.changed }
 

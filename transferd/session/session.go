@@ -12,6 +12,7 @@ import (
 
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/contracts/rpc"
 	"github.com/surehand/surehand/transferd/fence"
 	"github.com/surehand/surehand/transferd/internal/flagpage"
@@ -146,7 +147,11 @@ func (s *session) adopt(m *transferv1.Attach, files []*os.File) (fence.Attached,
 	if err := handoff.ValidateID("engine", m.GetEngine()); err != nil {
 		return fence.Attached{}, err
 	}
-	layout, err := rpc.FromDigest("layout", m.GetLayout())
+	fingerprint, err := rpc.FromDigest("layout", m.GetLayout())
+	if err != nil {
+		return fence.Attached{}, err
+	}
+	described, encoded, err := describe(m.GetDescribed(), fingerprint)
 	if err != nil {
 		return fence.Attached{}, err
 	}
@@ -161,7 +166,7 @@ func (s *session) adopt(m *transferv1.Attach, files []*os.File) (fence.Attached,
 	if err != nil {
 		return fence.Attached{}, errors.Join(err, seg.Close())
 	}
-	e := &fence.Engine{ID: handoff.EngineID(m.GetEngine()), Revision: m.GetRevision(), Layout: layout, Segment: seg,
+	e := &fence.Engine{ID: handoff.EngineID(m.GetEngine()), Revision: m.GetRevision(), Layout: fingerprint, Described: described, Encoded: encoded, Segment: seg,
 		Page: flagpage.New(flags, m.GetFlagSlots()), Notify: s.notify,
 		Close: func() error { return errors.Join(seg.Close(), native.Unmap(flags)) }}
 	attached, err := s.server.attach(e)
@@ -170,6 +175,22 @@ func (s *session) adopt(m *transferv1.Attach, files []*os.File) (fence.Attached,
 	}
 	s.engine = e
 	return attached, nil
+}
+
+// describe reads what a fingerprint stands for, and refuses what does not.
+func describe(m *transferv1.LayoutDescription, fingerprint handoff.Digest) (*layout.Described, []byte, error) {
+	if m == nil {
+		return nil, nil, nil
+	}
+	d, err := rpc.FromLayout(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	if got := d.Layout.Fingerprint(); got != fingerprint {
+		return nil, nil, handoff.Errorf(handoff.CodeInvalid, "the layout that is described is %s, the one that is named %s", got, fingerprint)
+	}
+	encoded, err := rpc.EncodeLayout(d)
+	return &d, encoded, err
 }
 
 // descriptors is how many come with an attach: plain memory has none of its own.
