@@ -51,7 +51,7 @@ func apply(t *testing.T, r *layout.Reshard, source [][]byte, tokens uint32) (out
 func TestAReshardedStateIsWhatEachRankWouldHaveMade(t *testing.T) {
 	rng := rand.New(rand.NewSource(4))
 	for range 60 {
-		p, d, m := layouttest.Pair(rng)
+		p, d, m := layouttest.Pair(rng.Intn)
 		tokens := uint32(1 + rng.Intn(300))
 		r, err := layout.Plan(p, d, m)
 		if err != nil {
@@ -69,7 +69,7 @@ func TestAReshardedStateIsWhatEachRankWouldHaveMade(t *testing.T) {
 func TestEqualLayoutsAreOneCopyAPiece(t *testing.T) {
 	rng := rand.New(rand.NewSource(5))
 	for range 20 {
-		l, _, m := layouttest.Pair(rng)
+		l, _, m := layouttest.Pair(rng.Intn)
 		r, err := layout.Plan(l, l, m)
 		if err != nil {
 			t.Fatal(err)

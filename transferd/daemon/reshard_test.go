@@ -145,7 +145,7 @@ func TestAPullBetweenLayoutsLeavesWhatDsOwnPrefillWould(t *testing.T) {
 	for lane, start := range hosts {
 		ph, dh := start()
 		for n := range 25 {
-			pl, dl, m := layouttest.Pair(rng)
+			pl, dl, m := layouttest.Pair(rng.Intn)
 			tokens := uint32(1 + rng.Intn(300))
 			name := fmt.Sprintf("%s %d: %+v to %+v, %d tokens", lane, n, pl, dl, tokens)
 			p := attachRanks(t, ph, handoff.EngineID(fmt.Sprint("p-", n)), layout.Described{Layout: pl, Model: m}, tokens, rng)

@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"math/rand"
 
 	"github.com/surehand/surehand/contracts/layout"
 )
@@ -120,14 +119,15 @@ func fill(b []byte, coordinates ...int) {
 // Pair draws two layouts that one model can have at either side: tensor parallelism
 // 1, 2, 4 or 8 with or without replicated heads, blocks of 16 to 128 tokens, both
 // orders, K and V packed or apart, or a latent cache; at times a ring, and an item.
-func Pair(rng *rand.Rand) (p, d layout.Layout, m layout.Model) {
-	pick := func(v ...uint32) uint32 { return v[rng.Intn(len(v))] }
+// Draw gives a number below n.
+func Pair(draw func(n int) int) (p, d layout.Layout, m layout.Model) {
+	pick := func(v ...uint32) uint32 { return v[draw(len(v))] }
 	heads, dim, layers := pick(1, 2, 4, 8), pick(4, 8), pick(1, 2, 3)
-	latent, window := rng.Intn(4) == 0, rng.Intn(2) == 0
+	latent, window := draw(4) == 0, draw(2) == 0
 	side := func() layout.Layout {
 		l := layout.Layout{BlockTokens: pick(16, 32, 128), Parallel: pick(1, 2, 4, 8)}
-		c := layout.Cache{Name: "kv", Layers: layers, HeadDim: dim, DType: "bfloat16", Packing: []layout.Packing{layout.PackedKV, layout.ApartKV}[rng.Intn(2)],
-			Order: []layout.Order{layout.NHD, layout.HND}[rng.Intn(2)], KVHeads: max(1, heads/l.Parallel)}
+		c := layout.Cache{Name: "kv", Layers: layers, HeadDim: dim, DType: "bfloat16", Packing: []layout.Packing{layout.PackedKV, layout.ApartKV}[draw(2)],
+			Order: []layout.Order{layout.NHD, layout.HND}[draw(2)], KVHeads: max(1, heads/l.Parallel)}
 		ring := c
 		ring.Name, ring.Window = "ring", 128
 		if latent {
