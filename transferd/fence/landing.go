@@ -26,6 +26,7 @@ type Landing struct {
 	shape   handoff.Shape
 	stopped chan struct{} // closed once the target is over
 	bytes   uint64        // that landed; guarded by core.mu
+	stuck   bool          // a write failed that may still land; guarded by core.mu
 }
 
 // Land begins a pull into the open target of plan. When an earlier pull already
@@ -107,7 +108,14 @@ func (l *Landing) Extent(piece, at, bytes uint32) segment.Extent {
 
 // Write copies staged bytes into extents of posted pieces.
 func (l *Landing) Write(to []segment.Extent, from [][]byte) error {
-	return l.target.engine.Segment.Write(to, from)
+	err := l.target.engine.Segment.Write(to, from)
+	if segment.IsNotQuiescent(err) {
+		l.core.enter()
+		defer l.core.leave()
+		l.stuck = true
+		l.core.tellStuck("target", l.plan.Attempt)
+	}
+	return err
 }
 
 // Length is the size of a piece of this target's shape.
@@ -162,10 +170,14 @@ func (l *Landing) fail(n int) {
 }
 
 // Destroyed says that the connection is gone and nothing posted through it can
-// land any more.
+// land any more. A write that may still land is no connection's: it keeps the target
+// quarantined as long as this process lives.
 func (l *Landing) Destroyed() {
 	l.core.enter()
 	defer l.core.leave()
+	if l.stuck {
+		return
+	}
 	if r := l.core.targets.Get(l.plan.Attempt); r == nil || r.Posted == 0 {
 		return // everything had landed or failed: no news
 	}

@@ -28,6 +28,7 @@ type Reading struct {
 	ended   chan struct{} // closed by Destroy
 
 	pending []wire.Run // announced and not yet taken; guarded by core.mu
+	stuck   bool       // a copy failed that may still read the memory; guarded by core.mu
 }
 
 // Holder is who presents a capability, as its connection proved.
@@ -261,7 +262,7 @@ func (r *Reading) Views(pieces []uint32, views [][]byte, buffer *[]byte) ([][]by
 		extents := r.source.places(pieces)
 		at := len(views)
 		views = segment.Carve(buffer, extents, views)
-		return views, memory.Read(extents, views[at:])
+		return views, r.looked(memory.Read(extents, views[at:]))
 	}
 	for _, p := range pieces {
 		views = append(views, r.View(p))
@@ -276,7 +277,19 @@ func (r *Reading) View(piece uint32) []byte {
 
 // Copy copies posted pieces to where they shall be.
 func (r *Reading) Copy(pieces []uint32, into [][]byte) error {
-	return r.source.engine.Segment.Read(r.source.places(pieces), into)
+	return r.looked(r.source.engine.Segment.Read(r.source.places(pieces), into))
+}
+
+// looked notes that a copy may still look at the memory: the source is never
+// called drained then, as long as this process lives.
+func (r *Reading) looked(err error) error {
+	if segment.IsNotQuiescent(err) {
+		r.core.enter()
+		defer r.core.leave()
+		r.stuck = true
+		r.core.tellStuck("source", r.attempt)
+	}
+	return err
 }
 
 func (s *source) places(pieces []uint32) []segment.Extent {
@@ -295,6 +308,9 @@ func (r *Reading) Done(n int) {
 }
 
 func (r *Reading) done(n int) {
+	if r.stuck {
+		return
+	}
 	for range n {
 		r.core.stepSource(handoff.SourceInput{Event: handoff.SourceReadDone, Attempt: r.attempt, Grant: r.grant})
 	}
@@ -351,6 +367,9 @@ func (r *Reading) Destroy() {
 	r.stop()
 	if r.source.reading == r {
 		r.source.reading = nil
+	}
+	if r.stuck {
+		return
 	}
 	c.stepSource(handoff.SourceInput{Event: handoff.SourceDestroy, Attempt: r.attempt, Grant: r.grant})
 	c.settleSource(r.attempt)

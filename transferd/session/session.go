@@ -193,9 +193,9 @@ func describe(m *transferv1.LayoutDescription, fingerprint handoff.Digest) (*lay
 	return &d, encoded, err
 }
 
-// descriptors is how many come with an attach: plain memory has none of its own.
+// descriptors is how many come with an attach: only a memfd has one of its own.
 func descriptors(m *transferv1.Attach) int {
-	if m.GetProcessAddress() != 0 {
+	if m.GetProcessAddress() != 0 || m.GetCuda() != nil {
 		return 1
 	}
 	return 2
@@ -204,7 +204,12 @@ func descriptors(m *transferv1.Attach) int {
 // segment takes the engine's memory. Plain memory is of the process at the other
 // end of the socket, as the kernel knows it, and of no other.
 func (s *session) segment(m *transferv1.Attach, files []*os.File) (*segment.Segment, error) {
-	if m.GetProcessAddress() == 0 {
+	switch {
+	case m.GetCuda() != nil && m.GetProcessAddress() != 0:
+		return nil, handoff.Errorf(handoff.CodeInvalid, "a segment of two kinds")
+	case m.GetCuda() != nil:
+		return s.device(m.GetCuda(), m.GetSegmentBytes())
+	case m.GetProcessAddress() == 0:
 		return segment.Map(files[0], m.GetSegmentBytes())
 	}
 	p, err := native.PeerProcess(s.conn.Unix())
@@ -216,6 +221,17 @@ func (s *session) segment(m *transferv1.Attach, files []*os.File) (*segment.Segm
 		return nil, errors.Join(err, p.Close())
 	}
 	return seg, nil
+}
+
+func (s *session) device(m *transferv1.CudaMemory, bytes uint64) (*segment.Segment, error) {
+	driver := s.server.cfg.CUDA
+	switch {
+	case driver == nil:
+		return nil, handoff.Errorf(handoff.CodeDenied, "this daemon has no CUDA driver; it said why when it started")
+	case len(m.GetDevice()) != len(native.CUDADevice{}) || len(m.GetHandle()) != len(native.CUDAHandle{}):
+		return nil, handoff.Errorf(handoff.CodeInvalid, "a device of %d bytes and a handle of %d, want 16 and 64", len(m.GetDevice()), len(m.GetHandle()))
+	}
+	return segment.Device(driver, native.CUDADevice(m.GetDevice()), native.CUDAHandle(m.GetHandle()), m.GetOffset(), bytes)
 }
 
 func mapFlags(f *os.File, slots uint32) ([]byte, error) {
