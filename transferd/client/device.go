@@ -89,3 +89,13 @@ func (d *DeviceMemory) close() error {
 	}
 	return nil
 }
+
+// Device says where device memory is, for whoever opens it; zero for other kinds.
+func (m *Memory) Device() DeviceMemory {
+	if m.device == nil {
+		return DeviceMemory{}
+	}
+	d := *m.device
+	d.own = nil
+	return d
+}
