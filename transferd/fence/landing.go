@@ -130,13 +130,10 @@ func (l *Landing) step(in handoff.TargetInput) handoff.TargetAnswer {
 func (l *Landing) Post(n int, g handoff.GrantID) error {
 	l.core.enter()
 	defer l.core.leave()
-	for i := range n {
-		if err := l.step(handoff.TargetInput{Event: handoff.TargetPost, Grant: g}).Err(); err != nil {
-			l.fail(i)
-			return err
-		}
+	if n == 0 {
+		return nil
 	}
-	return nil
+	return l.step(handoff.TargetInput{Event: handoff.TargetPost, Grant: g, Count: uint32(n)}).Err()
 }
 
 // Landed ends an operation for each piece, which is in place, and partial more,
@@ -146,13 +143,24 @@ func (l *Landing) Landed(pieces []uint32, partial int, bytes uint64) error {
 	defer l.core.leave()
 	l.core.totals.pulledBytes += bytes
 	l.bytes += bytes
-	for _, p := range pieces {
-		if err := l.step(handoff.TargetInput{Event: handoff.TargetLand, Piece: p}).Err(); err != nil {
+	for len(pieces) > 0 {
+		n := stretch(pieces)
+		if err := l.step(handoff.TargetInput{Event: handoff.TargetLand, Piece: pieces[0], Count: uint32(n)}).Err(); err != nil {
 			return err
 		}
+		pieces = pieces[n:]
 	}
 	l.fail(partial)
 	return nil
+}
+
+// stretch is how many of the first pieces are consecutive: one step is for them all.
+func stretch(pieces []uint32) int {
+	n := 1
+	for n < len(pieces) && pieces[n] == pieces[n-1]+1 {
+		n++
+	}
+	return n
 }
 
 // Failed ends n posted operations without a landing.
@@ -163,8 +171,8 @@ func (l *Landing) Failed(n int) {
 }
 
 func (l *Landing) fail(n int) {
-	for range n {
-		l.step(handoff.TargetInput{Event: handoff.TargetFail})
+	if n > 0 {
+		l.step(handoff.TargetInput{Event: handoff.TargetFail, Count: uint32(n)})
 	}
 	l.core.settleTarget(l.plan.Attempt)
 }

@@ -239,16 +239,26 @@ func (r *Reading) Begin(pieces []uint32) error {
 	if isClosed(r.stopped) {
 		return c.refused(handoff.Errorf(handoff.CodeClosed, "this connection may not read any more"))
 	}
-	for i, p := range pieces {
-		var err error
-		if !r.pieces.Has(p) {
-			err = c.refused(handoff.Errorf(handoff.CodeDenied, "piece %d is outside the capability's %d..%d", p, r.pieces.From, r.pieces.To))
-		} else {
-			err = c.stepSource(handoff.SourceInput{Event: handoff.SourceRead, Attempt: r.attempt, Grant: r.grant, Piece: p}).Err()
+	for i := 0; i < len(pieces); {
+		n := stretch(pieces[i:])
+		err := r.permitted(pieces[i], uint32(n))
+		if err == nil {
+			err = c.stepSource(handoff.SourceInput{Event: handoff.SourceRead, Attempt: r.attempt, Grant: r.grant, Piece: pieces[i], Count: uint32(n)}).Err()
 		}
 		if err != nil {
 			r.done(i)
 			return err
+		}
+		i += n
+	}
+	return nil
+}
+
+// permitted refuses pieces outside of the capability.
+func (r *Reading) permitted(first, n uint32) error {
+	for p := first; p < first+n; p++ {
+		if !r.pieces.Has(p) {
+			return r.core.refused(handoff.Errorf(handoff.CodeDenied, "piece %d is outside the capability's %d..%d", p, r.pieces.From, r.pieces.To))
 		}
 	}
 	return nil
@@ -311,8 +321,8 @@ func (r *Reading) done(n int) {
 	if r.stuck {
 		return
 	}
-	for range n {
-		r.core.stepSource(handoff.SourceInput{Event: handoff.SourceReadDone, Attempt: r.attempt, Grant: r.grant})
+	if n > 0 {
+		r.core.stepSource(handoff.SourceInput{Event: handoff.SourceReadDone, Attempt: r.attempt, Grant: r.grant, Count: uint32(n)})
 	}
 	r.core.settleSource(r.attempt)
 }
