@@ -27,7 +27,7 @@ type Rig struct {
 // Options of a rig.
 type Options struct {
 	P, D  vllmenv.Options // names, ports and connectors are set by Open
-	Lease int             // of P, in seconds; 0: the engine's default
+	Lease int             // of the pair, in seconds; 0: the engine's default
 	Serve []string        // flags of the gateway; its engines are P and D
 	// Front gives the URLs that the gateway is told in place of P's and D's.
 	Front func(p, d *vllmenv.Engine) (string, string)
@@ -70,7 +70,7 @@ func Open(ctx context.Context, dir string, out io.Writer, o Options) (*Rig, erro
 func (r *Rig) engines(ctx context.Context, o Options) error {
 	o.P.Name, o.D.Name = "p", "d"
 	p, errP := o.P.NIXL("kv_producer", o.Lease)
-	d, errD := o.D.NIXL("kv_consumer", o.Lease)
+	d, errD := o.D.NIXL("kv_consumer", o.Lease) // its heartbeats go by the lease as well
 	if err := errors.Join(errP, errD); err != nil {
 		return err
 	}
