@@ -36,7 +36,9 @@ func NewFront(target string) (*Front, error) {
 	}
 	f := &Front{URL: "http://" + l.Addr().String(), served: make(chan struct{})}
 	pass := &httputil.ReverseProxy{FlushInterval: -1, ModifyResponse: f.filter,
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		// What breaks behind it breaks in front of it.
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }}
 	f.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if hold := f.take(r); hold != nil {
 			body, err := io.ReadAll(r.Body) // so that a client that leaves is noticed

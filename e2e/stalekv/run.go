@@ -41,7 +41,7 @@ var question = pair.Ask{Prompt: strings.Repeat("It is a truth universally acknow
 // Surehand did not.
 func Run(ctx context.Context, dir string, out io.Writer, o Options) (err error) {
 	d := &demo{out: out}
-	defer func() { err = errors.Join(err, d.close()) }()
+	defer func() { err = errors.Join(err, d.rig.Close()) }()
 	if err := d.open(ctx, dir, o); err != nil {
 		return err
 	}
@@ -57,44 +57,22 @@ func Run(ctx context.Context, dir string, out io.Writer, o Options) (err error) 
 }
 
 type demo struct {
-	out  io.Writer
-	rig  *pair.Rig
-	p, d *pair.Front
+	out io.Writer
+	rig *pair.Rig
 }
 
 func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
 
-func (d *demo) open(ctx context.Context, dir string, o Options) error {
+func (d *demo) open(ctx context.Context, dir string, o Options) (err error) {
 	serve := []string{"--engine-lease", fmt.Sprintf("%ds", Lease)}
 	if o.NoFence {
 		serve = []string{"--engine-lease", "1h"}
 	}
-	var failed error
-	var err error
-	d.rig, err = pair.Open(ctx, dir, o.Progress, pair.Options{P: vllmenv.Options{CacheBytes: Blocks * vllmenv.BlockBytes}, Lease: Lease, Serve: serve,
-		Front: func(p, dd *vllmenv.Engine) (string, string) {
-			var errP, errD error
-			d.p, errP = pair.NewFront(p.URL)
-			d.d, errD = pair.NewFront(dd.URL)
-			if failed = errors.Join(errP, errD); failed != nil {
-				return p.URL, dd.URL
-			}
-			if o.NoFence {
-				d.p.Blind(regexp.MustCompile(`^` + regexp.QuoteMeta(pair.Expired) + `|^` + regexp.QuoteMeta(pair.TooLate)))
-			}
-			return d.p.URL, d.d.URL
-		}})
-	return errors.Join(failed, err)
-}
-
-func (d *demo) close() error {
-	errs := []error{d.rig.Close()}
-	for _, f := range []*pair.Front{d.p, d.d} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
+	d.rig, err = pair.Open(ctx, dir, o.Progress, pair.Options{P: vllmenv.Options{CacheBytes: Blocks * vllmenv.BlockBytes}, Lease: Lease, Serve: serve})
+	if err == nil && o.NoFence {
+		d.rig.InP.Blind(regexp.MustCompile(`^(` + regexp.QuoteMeta(pair.Expired) + `|` + regexp.QuoteMeta(pair.TooLate) + `)`))
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // stock is the failure.
@@ -117,6 +95,11 @@ func (d *demo) stock(ctx context.Context, want pair.Answer) error {
 	if !got.Ended() || slices.Equal(got.Tokens, want.Tokens) {
 		return ErrNotProvoked
 	}
+	again, err := plain(ctx, question, d.rig.P.URL, d.rig.D.URL, func(context.Context) error { return nil })
+	if err != nil {
+		return err
+	}
+	d.say("  asked again, no hold: %s\n                        D kept what it fetched in its prefix cache", again)
 	return nil
 }
 
@@ -127,7 +110,7 @@ func (d *demo) surehand(ctx context.Context, want pair.Answer) error {
 		return err
 	}
 	provoked := make(chan error, 1)
-	d.d.HoldNext(func(ctx context.Context) { provoked <- provoke(ctx, d.rig.P.URL, before) })
+	d.rig.InD.HoldNext(func(ctx context.Context) { provoked <- provoke(ctx, d.rig.P.URL, before) })
 	ask := question
 	ask.Prompt += "Again." // D has the first question's blocks, right or wrong, in its prefix cache
 	if want, err = ask.Send(ctx, d.rig.Plain.URL); err != nil {
