@@ -114,10 +114,17 @@ func (f *Fleet) startEngines(ctx context.Context) error {
 	for _, s := range f.seats {
 		daemons = append(daemons, f.add(f.daemonSpec(s)))
 	}
-	for _, s := range f.seats {
-		engines = append(engines, f.add(f.engineSpec(s)))
+	if err := startAll(ctx, daemons); err != nil {
+		return err
 	}
-	return errors.Join(startAll(ctx, daemons), startAll(ctx, engines))
+	for _, s := range f.seats {
+		e, err := f.engineSpec(ctx, s)
+		if err != nil {
+			return err
+		}
+		engines = append(engines, f.add(e))
+	}
+	return startAll(ctx, engines)
 }
 
 func (f *Fleet) startGateways(ctx context.Context) error {
@@ -176,6 +183,9 @@ func (f *Fleet) Engine(id string) (engine.Engine, error) {
 
 // Daemon speaks to the daemon of a node.
 func (f *Fleet) Daemon(node string) *daemon.Control { return f.controls[node] }
+
+// Empty loses everything that the store holds.
+func (f *Fleet) Empty(ctx context.Context) error { return f.store.FlushAll(ctx).Err() }
 
 // Heal lets every process go on, and starts again those that ended.
 func (f *Fleet) Heal(ctx context.Context) error {

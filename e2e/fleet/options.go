@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -21,6 +22,11 @@ type Options struct {
 	Lease       time.Duration // 2 s: scaled down, so that lapses are seen
 	Record      string        // of the gateways; empty: request
 	EngineArgs  []string
+	// Engine starts an engine of another kind for a seat whose daemon runs, and
+	// gives the command line of the surehand process that stands for it, less
+	// what every engine is told. Nil: reference engines.
+	Engine      func(context.Context, Seat) (args []string, err error)
+	Serves      string // the name of such engines' model
 	GatewayArgs []string
 	NoTraces    bool // do not follow the daemons: for measurements
 	Profiles    bool // Temporal and the gateways serve Go's profiles
@@ -31,6 +37,10 @@ const (
 	SyntheticModel = "surehand-synthetic"
 	TrainedModel   = "surehand-reference"
 )
+
+// Seat is where an engine stands: its name, its role (prefill or decode) and
+// the engine socket of the daemon beside it.
+type Seat struct{ ID, Role, Daemon string }
 
 func (o *Options) defaults() {
 	for _, n := range []*int{&o.Prefill, &o.Decode, &o.Gateways} {
@@ -51,6 +61,9 @@ func (o *Options) defaults() {
 
 // ModelName is what clients ask for.
 func (o Options) ModelName() string {
+	if o.Engine != nil {
+		return o.Serves
+	}
 	if o.Model {
 		return TrainedModel
 	}

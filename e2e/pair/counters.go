@@ -21,7 +21,7 @@ const (
 	Usage     = "vllm:kv_cache_usage_perc"
 	Running   = "vllm:num_requests_running"
 	Waiting   = "vllm:num_requests_waiting"
-	Succeeded = "vllm:request_success_total"
+	CacheInfo = "vllm:cache_config_info"
 )
 
 // Counters is one look at an engine's metrics.

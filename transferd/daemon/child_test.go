@@ -26,7 +26,6 @@ import (
 const (
 	roleVariable = "SUREHAND_TEST_DAEMON" // its node
 	dataVariable = "SUREHAND_TEST_DATA"
-	cudaVariable = "SUREHAND_TEST_CUDA" // its driver library
 )
 
 // childRetention is short, so that a soak reaches its steady state soon.
@@ -54,7 +53,7 @@ func beDaemon() int {
 func serveChild(node, data string) error {
 	c := child{Socket: filepath.Join(data, "e.sock"), Control: "unix://" + filepath.Join(data, "c.sock")}
 	d, err := daemon.Start(daemon.Config{Node: handoff.NodeID(node), Data: data, EngineSocket: c.Socket, Control: c.Control, Peer: "127.0.0.1:0",
-		Metrics: "127.0.0.1:0", Lease: handoff.LeaseDefault, Retention: childRetention, CUDA: os.Getenv(cudaVariable)})
+		Metrics: "127.0.0.1:0", Lease: handoff.LeaseDefault, Retention: childRetention})
 	if err != nil {
 		return err
 	}
@@ -66,18 +65,11 @@ func serveChild(node, data string) error {
 	return errors.Join(err, d.Close())
 }
 
-// startChild starts a daemon; env is added to its environment.
-func startChild(t *testing.T, node string, env ...string) *child {
+func startChild(t *testing.T, node string) *child {
 	t.Helper()
-	return startLife(t, node, t.TempDir(), env...)
-}
-
-func startLife(t *testing.T, node, data string, env ...string) *child {
-	t.Helper()
-	c := &child{node: node, data: data}
+	c := &child{node: node, data: t.TempDir()}
 	c.cmd = exec.Command(os.Args[0])
 	c.cmd.Env = append(os.Environ(), roleVariable+"="+node, dataVariable+"="+c.data)
-	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stderr = os.Stderr
 	in, err := c.cmd.StdinPipe()
 	check(t, err)
@@ -93,15 +85,6 @@ func startLife(t *testing.T, node, data string, env ...string) *child {
 	check(t, err)
 	t.Cleanup(func() { check(t, c.control.Close()) })
 	return c
-}
-
-// end has it close and waits; a repeat does nothing.
-func (c *child) end(t *testing.T) {
-	t.Helper()
-	if c.cmd.ProcessState == nil {
-		check(t, c.stdin.Close())
-		check(t, c.cmd.Wait())
-	}
 }
 
 // kill ends it the hard way; a repeat does nothing.

@@ -126,8 +126,16 @@ func (e *engineFlags) run(c *cobra.Command) (err error) {
 	return serveEngine(ctx, running, &announcer{registry: registry, engine: running, log: e.Log}, c.OutOrStdout())
 }
 
+// engineProcess is an engine of any kind that this process is, or stands for.
+type engineProcess interface {
+	Address() string
+	Description() *enginev1.Description
+	Attached() bool
+	Serve(context.Context) error
+}
+
 // serveEngine is registered for as long as it serves.
-func serveEngine(ctx context.Context, running *refengine.Engine, a *announcer, out io.Writer) error {
+func serveEngine(ctx context.Context, running engineProcess, a *announcer, out io.Writer) error {
 	announcing, quit := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- a.run(announcing) }()
@@ -139,7 +147,7 @@ func serveEngine(ctx context.Context, running *refengine.Engine, a *announcer, o
 	return errors.Join(err, <-done)
 }
 
-func attached(e *refengine.Engine) telemetry.Check {
+func attached(e engineProcess) telemetry.Check {
 	return func(context.Context) error {
 		if !e.Attached() {
 			return errors.New("no transferd is attached")
@@ -230,7 +238,7 @@ func registration(d *enginev1.Description, attached bool) ledger.Engine {
 }
 
 // engineMetrics reads the engine's own description at each scrape.
-type engineMetrics struct{ e *refengine.Engine }
+type engineMetrics struct{ e engineProcess }
 
 var engineGauges = []struct {
 	desc  *prometheus.Desc
@@ -269,5 +277,7 @@ func (m engineMetrics) Collect(c chan<- prometheus.Metric) {
 		on = 1
 	}
 	c <- prometheus.MustNewConstMetric(attachedDesc, prometheus.GaugeValue, on)
-	c <- prometheus.MustNewConstMetric(brokenDesc, prometheus.CounterValue, float64(m.e.BrokenDecodes()))
+	if synthetic, ok := m.e.(interface{ BrokenDecodes() uint64 }); ok {
+		c <- prometheus.MustNewConstMetric(brokenDesc, prometheus.CounterValue, float64(synthetic.BrokenDecodes()))
+	}
 }

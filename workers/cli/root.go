@@ -53,7 +53,7 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().String(flagConfig, "", "YAML file of settings, by flag name; sections by command name go first")
 	root.PersistentFlags().String("log-level", "info", "debug, info, warn or error")
 	root.AddGroup(&cobra.Group{ID: groupProcess, Title: "Processes:"}, &cobra.Group{ID: groupClient, Title: "Clients of a gateway:"})
-	root.AddCommand(newDev(), newServe(), newWorker(), newEngine(), newStore(),
+	root.AddCommand(newDev(), newServe(), newWorker(), newEngine(), newVLLM(), newStore(),
 		newSubmit(), newGet(), newList(), newCancel(), newTrace(), newKey(), newVersion())
 	return root
 }

@@ -52,7 +52,7 @@ func (e Env) Load(ctx context.Context, dir string) (*Host, error) {
 	defer logs.Close()
 	h := &Host{env: e, dir: dir, over: make(chan struct{}), engines: map[string]*Engine{}, started: map[string]chan int{}}
 	h.cmd = exec.Command(e.Python, e.Host)
-	h.cmd.Env = append(os.Environ(), append([]string{"LD_LIBRARY_PATH=" + e.Stubs}, settings...)...)
+	h.cmd.Env = append(os.Environ(), append([]string{"LD_LIBRARY_PATH=" + e.Stubs, "PYTHONPATH=" + e.Path}, settings...)...)
 	h.cmd.Dir, h.cmd.Stderr = dir, logs
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is ours to handle
 	if h.orders, err = h.cmd.StdinPipe(); err != nil {

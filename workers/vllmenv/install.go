@@ -35,6 +35,7 @@ type Env struct {
 	Stubs  string // folder of the stand-ins
 	Model  string // folder of the tiny model and its tokenizer
 	Host   string // prefork.py
+	Path   string // PYTHONPATH: our connector, and what it needs besides
 }
 
 // DefaultDir is where vLLM lies below a user's cache folder.
@@ -72,7 +73,10 @@ func Install(ctx context.Context, dir string, out io.Writer) (Env, error) {
 		}
 		fmt.Fprintf(out, "vllm: %s: done in %.0f s\n", s.name, time.Since(began).Seconds())
 	}
-	// Not a step: it is small, and must be that of this very program.
+	// Not steps: they are small, and must be those of this very program.
+	if e.Path, err = e.connector(); err != nil {
+		return e, err
+	}
 	return e, os.WriteFile(e.Host, []byte(prefork), 0o644)
 }
 

@@ -1,0 +1,143 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/traffic"
+	"github.com/surehand/surehand/workers/vllmenv"
+)
+
+const (
+	answerWithin = time.Minute // of one request
+	restWithin   = time.Minute // for everything to be given back
+	lease        = 2 * time.Second
+	// What every engine has: 64 blocks of 128 tokens, 8 requests at once.
+	cacheBlocks = 64
+	sequences   = 8
+	context1    = 1024 // tokens of prompt and answer
+)
+
+// rig is shared by all tests: an engine's start costs more than a test.
+var rig *engines
+
+// engines is a fleet whose engines are vLLM servers, and one server that
+// computes everything itself: what is right is what it says.
+type engines struct {
+	*fleet.Fleet
+	host  *vllmenv.Host
+	vllm  map[string]*vllmenv.Engine // by seat
+	plain *vllmenv.Engine
+	dir   string
+}
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) (code int) {
+	if flag.Parse(); !asked || testing.Short() {
+		fmt.Println("skipped: go test -tags vllm ./e2e/connector")
+		return 0
+	}
+	dir, err := os.MkdirTemp("", "conn-")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer func() {
+		if code == 0 {
+			_ = os.RemoveAll(dir) // the system's own folder for what nobody needs
+		}
+	}()
+	rig, err = open(context.Background(), dir)
+	defer func() {
+		if err := rig.close(); err != nil {
+			fmt.Println("close:", err)
+			code = 1
+		}
+	}()
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	began := time.Now()
+	code = m.Run()
+	fmt.Printf("tests: %.0f s; logs of a failure: %s\n", time.Since(began).Seconds(), dir)
+	return code
+}
+
+func open(ctx context.Context, dir string) (*engines, error) {
+	r := &engines{vllm: map[string]*vllmenv.Engine{}, dir: dir}
+	began := time.Now()
+	tell := func(what string) {
+		fmt.Printf("%s: %.0f s\n", what, time.Since(began).Seconds())
+		began = time.Now()
+	}
+	programs, err := fleet.Build(ctx, true)
+	if err != nil {
+		return r, err
+	}
+	tell("programs")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return r, err
+	}
+	env, err := vllmenv.Install(ctx, vllmenv.DefaultDir(cache), os.Stderr)
+	if err != nil {
+		return r, err
+	}
+	tell("vLLM installed")
+	if r.host, err = env.Load(ctx, dir); err != nil {
+		return r, err
+	}
+	tell(fmt.Sprintf("vLLM imported (%.0f s of CPU time)", r.host.CPU.Seconds()))
+	if r.plain, err = r.host.Start(ctx, r.options("plain")); err != nil {
+		return r, err
+	}
+	r.Fleet, err = fleet.Start(ctx, programs, filepath.Join(dir, "f"), fleet.Options{Prefill: 1, Decode: 2, Gateways: 1, Lease: lease,
+		Engine: r.engine, Serves: vllmenv.Served})
+	if err != nil {
+		return r, err
+	}
+	tell("P, two D, a plain engine and the fleet serve")
+	return r, nil
+}
+
+func (r *engines) options(name string) vllmenv.Options {
+	return vllmenv.Options{Name: name, CacheBytes: cacheBlocks * vllmenv.BlockBytes, Sequences: sequences, Context: context1}
+}
+
+// engine starts the vLLM of a seat; its front is a process of the fleet.
+func (r *engines) engine(ctx context.Context, s fleet.Seat) ([]string, error) {
+	role := map[string]string{"prefill": "kv_producer", "decode": "kv_consumer"}[s.Role]
+	front := filepath.Join(r.dir, "f", s.ID+"-front.sock")
+	o := r.options(s.ID)
+	o.Transfer = map[string]any{"kv_connector": "SurehandConnector", "kv_connector_module_path": "surehand_vllm.connector",
+		"kv_role": role, "engine_id": s.ID, "kv_load_failure_policy": "fail",
+		"kv_connector_extra_config": map[string]any{"transferd_socket": s.Daemon, "front_socket": front}}
+	e, err := r.host.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	r.vllm[s.ID] = e
+	return []string{"vllm", "--url", e.URL, "--connector-socket", front}, nil
+}
+
+func (r *engines) close() error {
+	var errs []error
+	if r.Fleet != nil {
+		errs = append(errs, r.Fleet.Stop())
+	}
+	if r.host != nil {
+		errs = append(errs, r.host.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *engines) gateway() *traffic.Client { return traffic.NewClient(r.HTTP["g1"]) }

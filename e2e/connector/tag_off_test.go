@@ -1,0 +1,5 @@
+//go:build !vllm
+
+package connector
+
+const asked = false

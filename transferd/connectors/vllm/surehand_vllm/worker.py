@@ -1,0 +1,62 @@
+"""The worker's side: makes the memory, says where it is, repeats what the scheduler's side decided."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorHandshakeMetadata, KVConnectorTransferResults
+
+from .layout import Layer
+from .memory import CacheMemory
+from .steps import Reports
+from .wire import Refusal
+
+
+@dataclass
+class Registered(KVConnectorHandshakeMetadata):
+    """Where the worker's KV cache is; the scheduler's side opens it by /proc."""
+
+    pid: int
+    fd: int
+    bytes: int
+    layers: dict[str, Layer]
+    shape: tuple[int, ...]  # of one layer, and its strides in elements
+    strides: tuple[int, ...]
+    dtype: str
+
+
+class Worker:
+    def __init__(self, engine: str) -> None:
+        self._memory = CacheMemory("surehand-" + engine)
+        self._registered: Registered | None = None
+
+    def mem_pool_context(self) -> AbstractContextManager[None]:
+        return self._memory.hook()
+
+    def register(self, kv_caches: dict[str, Any]) -> None:
+        m = self._memory
+        if m.fd < 0:
+            raise Refusal("mismatch", "the engine did not allocate its KV cache as one plain buffer")
+        layers = {}
+        for name, t in kv_caches.items():
+            block = t[0]
+            if not block.is_contiguous():
+                raise Refusal("mismatch", f"{name}: a block is scattered")
+            size = t.element_size()
+            layer = Layer(t.data_ptr() - m.address, t.stride(0) * size, block.numel() * size)
+            if layer.offset < 0 or layer.at(t.shape[0] - 1) + layer.bytes > m.size:
+                raise Refusal("mismatch", f"{name} lies outside the shared memory")
+            layers[name] = layer
+        t = next(iter(kv_caches.values()))
+        self._registered = Registered(os.getpid(), m.fd, m.size, layers, tuple(t.shape), tuple(t.stride()), str(t.dtype).removeprefix("torch."))
+
+    def registered(self) -> Registered | None:
+        return self._registered
+
+    @staticmethod
+    def results(reports: Reports) -> KVConnectorTransferResults:
+        return KVConnectorTransferResults(
+            finished_sending=set(reports.sent), finished_recving=set(reports.received), failed_recving=set(reports.failed))
