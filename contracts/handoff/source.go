@@ -124,6 +124,7 @@ type SourceInput struct {
 	Lane     Lane          // Open
 	Grant    GrantID       // Read, ReadDone, Question, Finish, Renew, Destroy
 	Piece    uint32        // Announce, Read
+	Count    uint32        // Read, ReadDone: so many at once, of Read from Piece on; zero is one
 	Digest   uint32        // Announce
 	Manifest Digest        // Question
 	Nonce    Nonce         // Question; echoed with the yes

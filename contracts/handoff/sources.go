@@ -94,10 +94,10 @@ func (t *Sources) effect(now Instant, r *Source, in SourceInput, from SourceStat
 			r.Manifest = Manifest{Attempt: r.Plan.Attempt, Shape: r.Shape, Digests: r.Digests}.Digest()
 		}
 	case SourceRead:
-		r.Posted++
+		r.Posted += count(in.Count)
 		r.Stopped = false // a holder that came back: its earlier word no longer counts
 	case SourceReadDone:
-		r.Posted--
+		r.Posted -= count(in.Count)
 	case SourceQuestion:
 		r.Validated = true // recorded before the yes leaves (rule 12)
 	case SourceFinish:

@@ -41,15 +41,20 @@ func guardSource(r *Source, in SourceInput, omit Omitted) (Code, string) {
 			return CodeConflict, "an announced piece is final" // rule 11: the engine must close and open a new grant
 		}
 	case SourceRead:
-		if !r.HasAnnounced(in.Piece) {
-			return CodeNotReady, "piece not announced"
+		if !r.Shape.within(in.Piece, count(in.Count)) {
+			return CodeNotReady, "piece not announced" // there is none
+		}
+		for p := in.Piece; p < in.Piece+uint32(count(in.Count)); p++ {
+			if !r.HasAnnounced(p) {
+				return CodeNotReady, "piece not announced"
+			}
 		}
 	case SourceSeal:
 		if r.State == SourceOpened && r.Left > 0 {
 			return CodeNotReady, "pieces missing"
 		}
 	case SourceReadDone:
-		if r.Posted == 0 {
+		if r.Posted < count(in.Count) {
 			return CodeInternal, "a read ended that never began"
 		}
 	case SourceQuestion:

@@ -130,12 +130,22 @@ type TargetInput struct {
 	Shape    *Shape        // Open
 	Token    Token         // Post, Land, Fail, Verify, Ask, Yes, No, Commit
 	Piece    uint32        // Land, Misverify
+	Count    uint32        // Post, Land, Fail: so many at once, of Land from Piece on; zero is one
 	Manifest Digest        // Verify, Yes
 	Question Nonce         // Ask (fresh), Yes
 	Grant    GrantID       // Post (may be zero), Ask, Yes: one generation reads under one grant
 	Cause    Code          // Abandon
 	Reader   uint32        // Renew: number of the reader that renews a decode; zero: not a reader
 	Lease    time.Duration // Open, Commit, Renew; zero: the table's default
+}
+
+// count is how many operations a bulk event stands for. It is the same as so many
+// events one after the other.
+func count(n uint32) int { return int(max(n, 1)) }
+
+// within says whether n pieces from first on are pieces of s.
+func (s Shape) within(first uint32, n int) bool {
+	return uint64(first)+uint64(n) <= uint64(s.Pieces())
 }
 
 // TargetAnswer is the present state after an event, and why it was refused.

@@ -126,19 +126,21 @@ func (t *Targets) answer(r *Target, code Code, detail string, changed bool) Targ
 func (t *Targets) effect(now Instant, r *Target, in TargetInput, from, to TargetState) TargetState {
 	switch in.Event {
 	case TargetPost:
-		r.Posted++
+		r.Posted += count(in.Count)
 		if r.Grant == 0 {
 			r.Grant = in.Grant
 		}
 	case TargetLand:
-		r.Posted--
-		if from == TargetRunning && !r.HasLanded(in.Piece) {
-			r.Landed[in.Piece/64] |= 1 << (in.Piece % 64)
-			r.Left--
+		r.Posted -= count(in.Count)
+		for p := in.Piece; from == TargetRunning && p < in.Piece+uint32(count(in.Count)); p++ {
+			if !r.HasLanded(p) {
+				r.Landed[p/64] |= 1 << (p % 64)
+				r.Left--
+			}
 		}
 		return r.settled(to)
 	case TargetFail:
-		r.Posted--
+		r.Posted -= count(in.Count)
 		return r.settled(to)
 	case TargetDestroy:
 		r.Posted = 0

@@ -62,10 +62,10 @@ func guardRecord(r *Target, in TargetInput, omit Omitted) (Code, string) {
 			return CodeConflict, "this generation reads under another grant" // rule 11
 		}
 	case TargetLand, TargetFail:
-		if r.Posted == 0 {
+		if r.Posted < count(in.Count) {
 			return CodeInternal, "an operation ended that was never posted"
 		}
-		if in.Event == TargetLand && in.Piece >= r.Shape.Pieces() && !r.State.Final() {
+		if in.Event == TargetLand && !r.Shape.within(in.Piece, count(in.Count)) && !r.State.Final() {
 			return CodeInvalid, "piece out of range"
 		}
 	case TargetMisverify:

@@ -3,8 +3,8 @@
 // of the other (S7). It says nothing of how much room an engine has or where a
 // block lies: that is each side's own affair. Pure.
 //
-// Engines whose layouts differ are refused today; reshard.go plans how the bytes
-// of one layout become those of another, for a daemon that will carry it out.
+// Where layouts differ, a Plan says how the bytes of one become those of the
+// other, piece of P by piece of P, or why they cannot; transferd carries it out.
 package layout
 
 import "github.com/surehand/surehand/contracts/handoff"

@@ -7,6 +7,10 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 )
 
+// MaxParts bounds the copies that one piece may be cut into: vectors of a few
+// bytes between opposite orders are refused instead of moved for ever.
+const MaxParts = 1 << 17
+
 // Model is what a pair of layouts does not say of the model that both serve.
 type Model struct {
 	// Heads is the number of KV heads of each cache over all ranks; 1 for a latent
@@ -17,22 +21,22 @@ type Model struct {
 	Replicated []string
 }
 
-// Copy is bytes of one piece of a P rank that are bytes of one piece of a D rank.
-type Copy struct {
-	Rank     uint32 // of P
-	Source   uint32 // piece of that rank's shape
-	SourceAt uint32
-	Target   uint32 // piece of the D rank's shape
-	TargetAt uint32
-	Bytes    uint32
+// Described is a layout with its model: enough to be resharded by who gets it.
+type Described struct {
+	Layout Layout
+	Model  Model
 }
 
-// Reshard is a plan from P's layout to D's. It holds no blocks: the copies of any
-// rank and prompt are worked out as they are walked.
+// Reshard is a plan from P's layout to D's, for all ranks of either. It holds no
+// blocks: For binds it to a prompt length.
 type Reshard struct {
 	p, d  Layout
 	model Model
+	uses  [][][]use // of each cache and rank of P
 }
+
+// use says which heads of a rank of P are heads of a rank of D.
+type use struct{ rank, source, target, heads uint32 }
 
 // Plan says how state of P's layout becomes state of D's, or why it cannot: the
 // refusal comes before any byte.
@@ -45,10 +49,12 @@ func Plan(p, d Layout, m Model) (*Reshard, error) {
 	if len(p.Caches) != len(d.Caches) || len(p.Caches) != len(m.Heads) {
 		return nil, &Mismatch{"the number of caches", fmt.Sprint(len(p.Caches)), fmt.Sprintf("%d, of the model %d", len(d.Caches), len(m.Heads))}
 	}
+	r := &Reshard{p: p, d: d, model: m}
 	for i := range p.Caches {
 		if err := fits(i, p, d, m.Heads[i]); err != nil {
 			return nil, err
 		}
+		r.uses = append(r.uses, r.share(i))
 	}
 	if len(p.Items) != len(d.Items) {
 		return nil, &Mismatch{"the number of items", fmt.Sprint(len(p.Items)), fmt.Sprint(len(d.Items))}
@@ -61,8 +67,11 @@ func Plan(p, d Layout, m Model) (*Reshard, error) {
 			return nil, &Mismatch{fmt.Sprintf("tensor parallelism, over which item %s is split in a way that is not known,", it.Class), fmt.Sprint(p.Parallel), fmt.Sprint(d.Parallel)}
 		}
 	}
-	return &Reshard{p, d, m}, nil
+	return r, nil
 }
+
+// Source is the fingerprint of P's layout.
+func (r *Reshard) Source() handoff.Digest { return r.p.Fingerprint() }
 
 // fits refuses caches whose elements are not the same.
 func fits(i int, p, d Layout, heads uint32) error {
@@ -85,9 +94,13 @@ func fits(i int, p, d Layout, heads uint32) error {
 	if heads == 0 || a.Packing == Latent && heads != 1 {
 		return handoff.Errorf(handoff.CodeInvalid, "%d heads%s", heads, of)
 	}
+	width := uint64(a.HeadDim) * uint64(a.DType.Bits()) / 8
 	for _, l := range []Layout{p, d} {
 		if err := split(l.Caches[i], l.Parallel, heads); err != nil {
 			return err
+		}
+		if n := l.Caches[i].pieceBytes(l.BlockTokens) / width; n > MaxParts {
+			return handoff.Errorf(handoff.CodeTooLarge, "a piece%s of %d vectors, limit %d", of, n, MaxParts)
 		}
 	}
 	return nil
@@ -110,63 +123,23 @@ func firstHead(rank, ranks, heads, own uint32) uint32 {
 	return rank * own
 }
 
-// Each walks the copies that fill one rank of D for so many tokens, runs merged,
-// until yield says no. Of replicated heads a D rank reads one replica, another
-// for each D rank, so that the ranks of P share the work.
-func (r *Reshard) Each(rank, tokens uint32, yield func(Copy) bool) {
-	m := merger{yield: yield, going: true}
-	ps, ds := r.p.Shape("", tokens), r.d.Shape("", tokens)
-	group, item := 0, 0
-	for i, c := range r.p.Caches {
-		w := walk{r: r, cache: i, rank: rank, tokens: tokens, out: &m}
-		if c.Window > 0 {
-			w.tokens = c.Window
-			w.from = func(layer, block uint32) (piece, at uint32) { return ring(ps.ItemPiece(item), r.p, i, layer, block) }
-			w.to = func(layer, block uint32) (piece, at uint32) { return ring(ds.ItemPiece(item), r.d, i, layer, block) }
-			w.run()
-			item++
-			continue
+// share finds who at D needs the heads of each rank of P. Of replicated heads the
+// first replica is read, once, however many ranks of D want it.
+func (r *Reshard) share(cache int) [][]use {
+	p, d, total := r.p, r.d, r.model.Heads[cache]
+	pc, dc := p.Caches[cache], d.Caches[cache]
+	uses := make([][]use, p.Parallel)
+	for rank := range d.Parallel {
+		begin := firstHead(rank, d.Parallel, total, dc.KVHeads)
+		for h := begin; h < begin+dc.KVHeads; {
+			from, own := h/pc.KVHeads, h%pc.KVHeads
+			count := min(pc.KVHeads-own, begin+dc.KVHeads-h)
+			if p.Parallel > total {
+				from, own, count = h*(p.Parallel/total), 0, 1
+			}
+			uses[from] = append(uses[from], use{rank, own, h - begin, count})
+			h += count
 		}
-		w.from = func(layer, block uint32) (piece, at uint32) { return ps.Piece(group, layer, block), 0 }
-		w.to = func(layer, block uint32) (piece, at uint32) { return ds.Piece(group, layer, block), 0 }
-		w.run()
-		group++
 	}
-	for i, it := range r.p.Items {
-		from := rank % r.p.Parallel // with equal parallelism the rank itself, else any replica
-		m.add(Copy{from, ps.ItemPiece(item + i), 0, ds.ItemPiece(item + i), 0, it.Bytes})
-	}
-	m.flush()
-}
-
-// ring places a block of a sliding-window ring: the ring of each layer is its
-// blocks one after the other.
-func ring(piece uint32, l Layout, cache int, layer, block uint32) (uint32, uint32) {
-	c := l.Caches[cache]
-	bytes := uint32(c.tokenBits() / 8)
-	return piece, (layer*c.Window + block*l.BlockTokens) * bytes
-}
-
-// merger joins copies that go on where the last one ended.
-type merger struct {
-	yield func(Copy) bool
-	last  Copy
-	going bool
-}
-
-func (m *merger) add(c Copy) {
-	l := &m.last
-	if c.Rank == l.Rank && c.Source == l.Source && c.Target == l.Target && c.SourceAt == l.SourceAt+l.Bytes && c.TargetAt == l.TargetAt+l.Bytes && l.Bytes > 0 {
-		l.Bytes += c.Bytes
-		return
-	}
-	m.flush()
-	m.last = c
-}
-
-func (m *merger) flush() {
-	if m.going && m.last.Bytes > 0 {
-		m.going = m.yield(m.last)
-	}
-	m.last = Copy{}
+	return uses
 }

@@ -1,118 +1,215 @@
 package layout
 
-// walk makes the copies of one cache for one rank of D.
-type walk struct {
-	r            *Reshard
+import "github.com/surehand/surehand/contracts/handoff"
+
+// Part is bytes of a piece of P that are bytes of a piece of D.
+type Part struct {
+	At       uint32 // in P's piece
+	Target   uint32 // piece of D's whole shape
+	TargetAt uint32
+	Bytes    uint32
+}
+
+// Bound is a plan for a prompt of a known length. It remembers the pattern of the
+// pieces that it has cut, since blocks repeat; not safe for concurrent use.
+type Bound struct {
+	r        *Reshard
+	p, d     side
+	patterns map[kindOf][]relative
+}
+
+// kindOf names pieces that are cut alike, but for layer and block.
+type kindOf struct {
 	cache        int
-	rank, tokens uint32
-	// from and to give a block's piece and where in it the block begins.
-	from, to func(layer, block uint32) (piece, at uint32)
-	out      *merger
+	rank         uint32
+	part         uint32 // of caches apart
+	phase, count uint32 // first token within D's block, tokens
 }
 
-// run goes by D's memory: layer, then tokens that lie in one block at either side,
-// then heads of one rank of P. K and V that lie together at both sides are walked
-// together, so that a whole block is one copy.
-func (w walk) run() {
-	pc, dc := w.r.p.Caches[w.cache], w.r.d.Caches[w.cache]
-	passes := [][]uint32{{0}, {1}}
+// relative is a Part before its layer and block are known.
+type relative struct {
+	at, rank, part, block, targetAt, bytes uint32 // of a ring: targetAt is in all of it
+}
+
+// For binds the plan to a prompt length.
+func (r *Reshard) For(tokens uint32) *Bound {
+	return &Bound{r: r, p: newSide(r.p, tokens), d: newSide(r.d, tokens), patterns: map[kindOf][]relative{}}
+}
+
+// Sources and Targets are the shapes at either side, of all ranks.
+func (b *Bound) Sources(revision string) handoff.Shape {
+	return b.r.p.Whole(revision, b.p.shape.Tokens)
+}
+
+// Targets is what Sources becomes.
+func (b *Bound) Targets(revision string) handoff.Shape {
+	return b.r.d.Whole(revision, b.d.shape.Tokens)
+}
+
+// Needs is how many bytes come into a piece of D before it is whole.
+func (b *Bound) Needs(target uint32) uint32 { return b.d.holds(target) }
+
+// Parts cuts a piece of P's whole shape, runs merged. None: nobody needs it, for
+// another rank has the same.
+func (b *Bound) Parts(piece uint32, into []Part) []Part {
+	if piece >= b.p.pieces() {
+		return into
+	}
+	rank, own := b.p.find(piece)
+	place, _ := b.p.shape.Place(own)
+	cache := b.p.cache(place)
+	if cache < 0 {
+		return b.item(rank, own, place.Bytes, into)
+	}
+	k := kindOf{cache: cache, rank: rank}
+	var layer, block uint32 // of D
+	if place.Group >= 0 {
+		layer = place.Layer
+		if b.p.Caches[cache].Packing == ApartKV {
+			layer, k.part = layer/2, layer%2
+		}
+		first := place.Block * b.p.BlockTokens
+		block, k.phase = first/b.d.BlockTokens, first%b.d.BlockTokens
+		k.count = min(b.p.BlockTokens, b.p.shape.Tokens-first)
+	}
+	pattern, known := b.patterns[k]
+	if !known {
+		pattern = b.cut(k, place.Group < 0)
+		b.patterns[k] = pattern
+	}
+	apart := place.Group >= 0 && b.d.Caches[cache].Packing == ApartKV
+	for _, r := range pattern {
+		l := layer
+		if apart {
+			l = 2*l + r.part
+		}
+		target, at := b.d.piece(cache, l, block+r.block)
+		into = append(into, Part{r.at, b.d.whole(r.rank, target), at + r.targetAt, r.bytes})
+	}
+	return into
+}
+
+// item goes to the same rank, or from the first rank to all.
+func (b *Bound) item(rank, own, bytes uint32, into []Part) []Part {
+	item := own - b.p.paged
+	at := b.d.paged + item
+	if b.r.p.Parallel == b.r.d.Parallel {
+		return append(into, Part{0, b.d.whole(rank, at), 0, bytes})
+	}
+	if rank > 0 {
+		return into
+	}
+	for to := range b.r.d.Parallel {
+		into = append(into, Part{0, b.d.whole(to, at), 0, bytes})
+	}
+	return into
+}
+
+// cut makes the pattern of a kind of piece: for each use, block of D and K or V,
+// the largest copies that are whole at both sides.
+func (b *Bound) cut(k kindOf, ring bool) []relative {
+	c := b.p.Caches[k.cache]
+	layers, passes, first, end := uint32(1), [][]uint32{{0, 1}}, k.phase, k.phase+k.count
 	switch {
-	case pc.Packing == Latent:
+	case c.Packing == Latent:
 		passes = [][]uint32{{0}}
-	case pc.Packing == PackedKV && dc.Packing == PackedKV:
-		passes = [][]uint32{{0, 1}}
+	case c.Packing == ApartKV && ring:
+		passes = [][]uint32{{0}, {1}}
+	case c.Packing == ApartKV:
+		passes = [][]uint32{{k.part}}
 	}
-	for layer := range pc.Layers {
-		for _, parts := range passes {
-			w.blocks(layer, parts)
+	if ring {
+		layers, first, end = c.Layers, 0, c.Window
+	}
+	m := merger{}
+	for _, u := range b.r.uses[k.cache][k.rank] {
+		for layer := range layers {
+			for _, parts := range passes {
+				b.tokens(&m, tile{cache: k.cache, layer: layer, first: first, end: end, start: first, ring: ring, use: u}, parts)
+			}
+		}
+	}
+	return m.out
+}
+
+// tokens walks a stretch of tokens block by block of either side.
+func (b *Bound) tokens(m *merger, t tile, parts []uint32) {
+	for at, end := t.first, t.end; at < end; at = t.end {
+		t.first, t.end = at, min(end, (at/b.d.BlockTokens+1)*b.d.BlockTokens)
+		if t.ring {
+			t.end = min(t.end, (at/b.p.BlockTokens+1)*b.p.BlockTokens)
+		}
+		for _, t.part = range parts {
+			b.tile(m, t)
 		}
 	}
 }
 
-func (w walk) blocks(layer uint32, parts []uint32) {
-	p, d := w.r.p.BlockTokens, w.r.d.BlockTokens
-	for t := uint32(0); t < w.tokens && w.out.going; {
-		end := min(w.tokens, (t/p+1)*p, (t/d+1)*d)
-		for _, part := range parts {
-			w.heads(layer, part, t, end)
-		}
-		t = end
-	}
-}
-
-// heads finds, for each head of the D rank, the rank of P that it is read from.
-func (w walk) heads(layer, part, first, end uint32) {
-	p, d, total := w.r.p, w.r.d, w.r.model.Heads[w.cache]
-	pc, dc := p.Caches[w.cache], d.Caches[w.cache]
-	begin := firstHead(w.rank, d.Parallel, total, dc.KVHeads)
-	for h := begin; h < begin+dc.KVHeads; {
-		rank, own := h/pc.KVHeads, h%pc.KVHeads
-		count := min(pc.KVHeads-own, begin+dc.KVHeads-h)
-		if p.Parallel > total { // one of its replicas
-			replicas := p.Parallel / total
-			rank, own, count = h*replicas+w.rank%replicas, 0, 1
-		}
-		w.tile(tile{layer: layer, part: part, first: first, end: end, rank: rank, source: own, target: h - begin, heads: count})
-		h += count
-	}
-}
-
-// tile is tokens by heads that lie in one block of one rank, at either side.
+// tile is tokens by heads that lie in one block at either side.
 type tile struct {
-	layer, part, first, end uint32
-	rank                    uint32
-	source, target, heads   uint32 // first head at either side, and how many
+	cache             int
+	layer, part       uint32
+	first, end, start uint32 // tokens, counted from a block of D; start is P's piece's first
+	ring              bool
+	use
 }
 
-// tile cuts into the largest pieces that are whole at both sides; the merger joins
-// what lies side by side.
-func (w walk) tile(t tile) {
-	pc, dc := w.r.p.Caches[w.cache], w.r.d.Caches[w.cache]
-	vector := dc.HeadDim * dc.DType.Bits() / 8
+func (b *Bound) tile(m *merger, t tile) {
+	pc, dc := b.p.Caches[t.cache], b.d.Caches[t.cache]
+	width := dc.HeadDim * dc.DType.Bits() / 8
+	n, heads := t.end-t.first, t.heads
 	switch {
 	case pc.Order == NHD && dc.Order == NHD:
-		for i := t.first; i < t.end; i++ {
-			w.copy(t, i, 0, t.heads*vector)
+		for i := range n {
+			b.copy(m, t, t.first+i, 0, heads*width)
 		}
 	case pc.Order == HND && dc.Order == HND:
-		for h := range t.heads {
-			w.copy(t, t.first, h, (t.end-t.first)*vector)
+		for h := range heads {
+			b.copy(m, t, t.first, h, n*width)
 		}
-	case dc.Order == NHD:
-		for i := t.first; i < t.end; i++ {
-			for h := range t.heads {
-				w.copy(t, i, h, vector)
+	case pc.Order == HND:
+		for h := range heads {
+			for i := range n {
+				b.copy(m, t, t.first+i, h, width)
 			}
 		}
 	default:
-		for h := range t.heads {
-			for i := t.first; i < t.end; i++ {
-				w.copy(t, i, h, vector)
+		for i := range n {
+			for h := range heads {
+				b.copy(m, t, t.first+i, h, width)
 			}
 		}
 	}
 }
 
 // copy emits bytes from one token and head on.
-func (w walk) copy(t tile, token, head, bytes uint32) {
-	source, sourceAt := w.r.p.locate(w.cache, t.layer, t.part, token, t.source+head, w.from)
-	target, targetAt := w.r.d.locate(w.cache, t.layer, t.part, token, t.target+head, w.to)
-	w.out.add(Copy{t.rank, source, sourceAt, target, targetAt, bytes})
+func (b *Bound) copy(m *merger, t tile, token, head, bytes uint32) {
+	own := token // in P's piece
+	if !t.ring {
+		own -= t.start
+	}
+	layer, block, at := b.p.vector(t.cache, t.layer, t.part, own, t.source+head)
+	toLayer, to, targetAt := b.d.vector(t.cache, t.layer, t.part, token, t.target+head)
+	r := relative{at: at, rank: t.rank, part: t.part, block: to, targetAt: targetAt, bytes: bytes}
+	if t.ring {
+		_, base := b.p.piece(t.cache, layer, block)
+		_, toBase := b.d.piece(t.cache, toLayer, to)
+		r = relative{at: base + at, rank: t.rank, targetAt: toBase + targetAt, bytes: bytes}
+	}
+	m.add(r)
 }
 
-// locate finds the vector of one token and head of K (part 0) or V. K and V apart
-// are layers of pieces: K of layer l is 2l, its V 2l+1.
-func (l Layout) locate(cache int, layer, part, token, head uint32, block func(layer, block uint32) (uint32, uint32)) (piece, at uint32) {
-	c := l.Caches[cache]
-	vector := c.HeadDim * c.DType.Bits() / 8
-	inside := token % l.BlockTokens
-	index := inside*c.KVHeads + head
-	if c.Order == HND {
-		index = head*l.BlockTokens + inside
+// merger joins copies that go on where the last one ended. K and V that lie
+// together at D are one piece, so that a whole block is one copy.
+type merger struct{ out []relative }
+
+func (m *merger) add(c relative) {
+	if n := len(m.out); n > 0 {
+		l := &m.out[n-1]
+		if c.rank == l.rank && c.block == l.block && c.at == l.at+l.bytes && c.targetAt == l.targetAt+l.bytes {
+			l.bytes += c.bytes
+			return
+		}
 	}
-	if c.Packing == ApartKV {
-		layer, part = 2*layer+part, 0
-	}
-	piece, at = block(layer, token/l.BlockTokens)
-	return piece, at + part*l.BlockTokens*c.KVHeads*vector + index*vector
+	m.out = append(m.out, c)
 }

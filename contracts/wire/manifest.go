@@ -1,17 +1,22 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/surehand/surehand/contracts/fields"
 	"github.com/surehand/surehand/contracts/handoff"
 )
 
+// MaxLayoutBytes bounds the layout of a SOURCE.
+const MaxLayoutBytes = 12 << 10
+
 // Source answers a PULL: what there is to read.
 type Source struct {
-	Grant handoff.GrantID
-	State handoff.SourceState
-	Shape handoff.Shape
+	Grant  handoff.GrantID
+	State  handoff.SourceState
+	Shape  handoff.Shape
+	Layout []byte // what Shape.Layout stands for, encoded; empty when P's engine did not say
 }
 
 // AppendSource writes a SOURCE; the shape is valid.
@@ -33,7 +38,8 @@ func AppendSource(b []byte, s Source) []byte {
 			b = fields.AppendString(b, it.Class)
 			b = binary.LittleEndian.AppendUint32(b, it.Bytes)
 		}
-		return b
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(s.Layout)))
+		return append(b, s.Layout...)
 	})
 }
 
@@ -54,7 +60,10 @@ func ParseSource(p []byte) (Source, error) {
 	for range items {
 		s.Shape.Items = append(s.Shape.Items, handoff.Item{Class: c.Text(), Bytes: c.Uint32()})
 	}
-	if !c.Done() {
+	if n := int(c.Uint16()); n > 0 && !c.Bad {
+		s.Layout = bytes.Clone(c.Take(n)) // the payload is reused
+	}
+	if !c.Done() || len(s.Layout) > MaxLayoutBytes {
 		return s, malformed(KindSource)
 	}
 	return s, s.Shape.Validate()

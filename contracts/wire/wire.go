@@ -37,8 +37,9 @@ const (
 	// flags u16 (zero), payload length u32, CRC32C of the twelve bytes before it.
 	HeaderBytes = 16
 	// Version of this protocol; another is refused, both ways, before anything of it
-	// is understood. Version 2 added FINISHED and the level of a PULL.
-	Version = 2
+	// is understood. Version 2 added FINISHED and the level of a PULL, version 3 the
+	// layout of a SOURCE.
+	Version = 3
 	// MaxRuns bounds the runs of one READY or READ.
 	MaxRuns = 4096
 	// MaxBatchPieces and MaxBatchBytes bound the pieces of one DATA frame.
@@ -80,7 +81,7 @@ var kinds = [kindEnd]struct {
 	KindHello:    {"hello", 256},
 	KindHelloOK:  {"hello-ok", 256},
 	KindPull:     {"pull", 256 + capability.MaxBytes},
-	KindSource:   {"source", 16 << 10},
+	KindSource:   {"source", 16<<10 + MaxLayoutBytes},
 	KindReady:    {"ready", 4 + 8*MaxRuns},
 	KindRead:     {"read", 4 + 8*MaxRuns},
 	KindData:     {"data", 4 + entryBytes*MaxBatchPieces + MaxBatchBytes},

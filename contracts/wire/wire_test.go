@@ -29,7 +29,7 @@ var cases = []struct {
 	{KindHello, AppendHello(nil, Hello{"td", 1, "tp", 2}), Hello{"td", 1, "tp", 2}, func(p []byte) (any, error) { return ParseHello(p) }},
 	{KindHelloOK, AppendHelloOK(nil, HelloOK{"tp", 2}), HelloOK{"tp", 2}, func(p []byte) (any, error) { return ParseHelloOK(p) }},
 	{KindPull, AppendPull(nil, Pull{attempt, true, []byte("cap")}), Pull{attempt, true, []byte("cap")}, func(p []byte) (any, error) { return ParsePull(p) }},
-	{KindSource, AppendSource(nil, Source{7, handoff.SourceOpened, shape}), Source{7, handoff.SourceOpened, shape}, func(p []byte) (any, error) { return ParseSource(p) }},
+	{KindSource, AppendSource(nil, Source{7, handoff.SourceOpened, shape, []byte("layout")}), Source{7, handoff.SourceOpened, shape, []byte("layout")}, func(p []byte) (any, error) { return ParseSource(p) }},
 	{KindReady, AppendRuns(nil, KindReady, []Run{{0, 3}, {5, 1}}), []Run{{0, 3}, {5, 1}}, func(p []byte) (any, error) { return ParseRuns(KindReady, p, pieces) }},
 	{KindRead, AppendRuns(nil, KindRead, []Run{{0, 8}}), []Run{{0, 8}}, func(p []byte) (any, error) { return ParseRuns(KindRead, p, pieces) }},
 	{KindSealed, AppendSealed(nil, Sealed{handoff.Digest{9}, make([]uint32, pieces)}), Sealed{handoff.Digest{9}, make([]uint32, pieces)}, func(p []byte) (any, error) { return ParseSealed(p, pieces) }},

@@ -47,15 +47,30 @@ func Build(ctx context.Context, patience bool) (Programs, error) {
 	return p, nil
 }
 
-// sources is the root of the checkout that this package was compiled from.
+// sources is the root of the checkout that this package was compiled from, or
+// else, where a build has trimmed its paths, the one around the working directory.
 func sources() (string, error) {
-	_, file, _, ok := runtime.Caller(0)
-	if !ok {
-		return "", errors.New("no idea where the sources are")
+	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
+		return holdsSources(filepath.Dir(filepath.Dir(filepath.Dir(file))))
 	}
-	root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
-	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if root, err := holdsSources(dir); err == nil || dir == filepath.Dir(dir) {
+			return root, err
+		}
+	}
+}
+
+func holdsSources(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
 		return "", fmt.Errorf("the sources are not there any more: %w", err)
+	}
+	if line, _, _ := strings.Cut(string(text), "\n"); line != "module github.com/surehand/surehand" {
+		return "", fmt.Errorf("%s holds another module: %q", root, line)
 	}
 	return root, nil
 }

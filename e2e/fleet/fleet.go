@@ -184,9 +184,6 @@ func (f *Fleet) Engine(id string) (engine.Engine, error) {
 // Daemon speaks to the daemon of a node.
 func (f *Fleet) Daemon(node string) *daemon.Control { return f.controls[node] }
 
-// Empty loses everything that the store holds.
-func (f *Fleet) Empty(ctx context.Context) error { return f.store.FlushAll(ctx).Err() }
-
 // Heal lets every process go on, and starts again those that ended.
 func (f *Fleet) Heal(ctx context.Context) error {
 	var failed []error

@@ -29,6 +29,7 @@ type spec struct {
 	args    []string
 	says    bool                        // prints {"ready":true,…} on stdout once it serves
 	answers func(context.Context) error // nil once it serves; nil: its line is enough
+	listens []string                    // addresses that others reach it at
 }
 
 // Process is one named process over all its lives.
@@ -52,6 +53,9 @@ type life struct {
 
 // Name of the process.
 func (p *Process) Name() string { return p.name }
+
+// Listens are the addresses at which the others reach the process.
+func (p *Process) Listens() []string { return p.listens }
 
 // Start runs the process and waits until it serves.
 func (p *Process) Start(ctx context.Context) error {

@@ -36,7 +36,7 @@ func (f *Fleet) temporalSpec() (spec, error) {
 	}
 	f.TemporalAddress, f.TemporalMetrics = at[0], at[1]
 	profiles, err := f.profiles(Temporal)
-	return spec{name: Temporal, path: f.programs.Temporal, says: true, args: append([]string{"--data", filepath.Join(f.Dir, "temporal"),
+	return spec{name: Temporal, path: f.programs.Temporal, says: true, listens: at[:1], args: append([]string{"--data", filepath.Join(f.Dir, "temporal"),
 		"--listen", at[0], "--ui", "", "--metrics", at[1]}, profiles...)}, err
 }
 
@@ -64,7 +64,7 @@ func (f *Fleet) redisSpec() (spec, error) {
 	if err != nil {
 		return spec{}, err
 	}
-	s := spec{name: Redis, path: f.programs.Redis, answers: func(ctx context.Context) error { return f.store.Ping(ctx).Err() },
+	s := spec{name: Redis, path: f.programs.Redis, listens: []string{at}, answers: func(ctx context.Context) error { return f.store.Ping(ctx).Err() },
 		args: []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", f.Dir, "--daemonize", "no"}}
 	if s.path == "" {
 		s.path, s.says, s.args = f.programs.Surehand, true, []string{"store", "--listen", at}
@@ -82,7 +82,7 @@ func (f *Fleet) newSeat(role, id string) (seat, error) {
 }
 
 func (f *Fleet) daemonSpec(s seat) spec {
-	return spec{name: s.node, path: f.programs.Transferd, says: true, args: []string{"--node", s.node,
+	return spec{name: s.node, path: f.programs.Transferd, says: true, listens: []string{s.control, s.peer}, args: []string{"--node", s.node,
 		"--data", filepath.Join(f.Dir, "transferd-"+s.id), "--engine-socket", s.socket, "--control", s.control, "--peer", s.peer,
 		"--metrics", s.daemonMetrics, "--lease", f.Options.Lease.String()}}
 }
@@ -97,7 +97,7 @@ func (f *Fleet) engineSpec(ctx context.Context, s seat) (spec, error) {
 	} else {
 		args = append(args, f.Options.engineArgs()...)
 	}
-	return spec{name: s.id, path: f.programs.Surehand, says: true, args: append(args, "--role", s.role, "--id", s.id,
+	return spec{name: s.id, path: f.programs.Surehand, says: true, listens: []string{s.engine}, args: append(args, "--role", s.role, "--id", s.id,
 		"--listen", s.engine, "--transferd-control", s.control, "--redis", f.RedisURL, "--metrics", s.metrics)}, nil
 }
 
@@ -109,7 +109,7 @@ func (f *Fleet) gatewaySpec(id string) (spec, error) {
 	f.HTTP[id], f.GRPC[id] = at[0], at[1]
 	profiles, err := f.profiles(id)
 	args := append([]string{"serve", "--listen", at[0], "--grpc", at[1], "--temporal", f.TemporalAddress, "--redis", f.RedisURL}, profiles...)
-	return spec{name: id, path: f.programs.Surehand, says: true, answers: ready(at[0]), args: append(args, f.Options.gatewayArgs()...)}, err
+	return spec{name: id, path: f.programs.Surehand, says: true, listens: at, answers: ready(at[0]), args: append(args, f.Options.gatewayArgs()...)}, err
 }
 
 // once speaks HTTP without keeping connections.

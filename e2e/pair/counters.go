@@ -21,7 +21,7 @@ const (
 	Usage     = "vllm:kv_cache_usage_perc"
 	Running   = "vllm:num_requests_running"
 	Waiting   = "vllm:num_requests_waiting"
-	CacheInfo = "vllm:cache_config_info"
+	Succeeded = "vllm:request_success_total"
 )
 
 // Counters is one look at an engine's metrics.

@@ -16,21 +16,22 @@ import (
 // NIXL burns half a core: close it as soon as it has told what it should.
 type Rig struct {
 	Dir      string
+	Env      vllmenv.Env
 	Programs fleet.Programs
 	Host     *vllmenv.Host
 	P, D     *vllmenv.Engine
 	// Plain computes everything itself: what is right is what it says.
 	Plain *vllmenv.Engine
 	Fleet *fleet.Fleet
+	// InP and InD stand in front of P and D, as the gateway sees them.
+	InP, InD *Front
 }
 
 // Options of a rig.
 type Options struct {
 	P, D  vllmenv.Options // names, ports and connectors are set by Open
-	Lease int             // of P, in seconds; 0: the engine's default
+	Lease int             // of the pair, in seconds; 0: the engine's default
 	Serve []string        // flags of the gateway; its engines are P and D
-	// Front gives the URLs that the gateway is told in place of P's and D's.
-	Front func(p, d *vllmenv.Engine) (string, string)
 }
 
 // Open installs vLLM where it is missing, and starts P, D, the plain engine and
@@ -48,29 +49,35 @@ func Open(ctx context.Context, dir string, out io.Writer, o Options) (*Rig, erro
 	if err != nil {
 		return r, err
 	}
-	env, err := vllmenv.Install(ctx, vllmenv.DefaultDir(cache), out)
-	if err != nil {
+	if r.Env, err = vllmenv.Install(ctx, vllmenv.DefaultDir(cache), out); err != nil {
 		return r, err
 	}
-	if r.Host, err = env.Load(ctx, dir); err != nil {
+	if r.Host, err = r.Env.Load(ctx, dir); err != nil {
 		return r, err
 	}
 	if err := r.engines(ctx, o); err != nil {
 		return r, err
 	}
-	p, d := r.P.URL, r.D.URL
-	if o.Front != nil {
-		p, d = o.Front(r.P, r.D)
+	if r.InP, err = NewFront(r.P.URL); err != nil {
+		return r, err
 	}
-	r.Fleet, err = fleet.StartNative(ctx, r.Programs, filepath.Join(dir, "fleet"), fleet.Native{Prefill: []string{p}, Decode: []string{d}, Args: o.Serve})
+	if r.InD, err = NewFront(r.D.URL); err != nil {
+		return r, err
+	}
+	r.Fleet, err = fleet.StartNative(ctx, r.Programs, filepath.Join(dir, "fleet"), r.Native(o.Serve...))
 	return r, err
+}
+
+// Native is what the gateway is told of the pair.
+func (r *Rig) Native(args ...string) fleet.Native {
+	return fleet.Native{Prefill: []string{r.InP.URL}, Decode: []string{r.InD.URL}, Args: args}
 }
 
 // engines starts the three beside each other.
 func (r *Rig) engines(ctx context.Context, o Options) error {
 	o.P.Name, o.D.Name = "p", "d"
 	p, errP := o.P.NIXL("kv_producer", o.Lease)
-	d, errD := o.D.NIXL("kv_consumer", o.Lease)
+	d, errD := o.D.NIXL("kv_consumer", o.Lease) // its heartbeats go by the lease as well
 	if err := errors.Join(errP, errD); err != nil {
 		return err
 	}
@@ -91,6 +98,11 @@ func (r *Rig) Close() error {
 	var errs []error
 	if r.Fleet != nil {
 		errs = append(errs, r.Fleet.Stop())
+	}
+	for _, f := range []*Front{r.InP, r.InD} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
 	}
 	if r.Host != nil {
 		errs = append(errs, r.Host.Close())

@@ -7,6 +7,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fault"
 	"github.com/surehand/surehand/e2e/fleet"
 )
@@ -57,7 +58,7 @@ func TestTheWorkerDiesBetweenCommitAndItsRecordAndTheStoreIsEmptied(t *testing.T
 			t.Errorf("%d owners: %v", len(owners), owners)
 		}
 		t.Logf("try %d: struck before the record: %v; the client saw %d pieces; again: %s; memory was free after %s, all at rest after %s",
-			try, !recorded, struck.Pieces, verdict(again), memory, all)
+			try, !recorded, struck.Pieces, chaos.Verdict(again), memory, all)
 		if t.Failed() || hits > 0 {
 			break
 		}

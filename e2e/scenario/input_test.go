@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fault"
 	"github.com/surehand/surehand/e2e/traffic"
 )
@@ -87,7 +88,7 @@ func TestARequestWithoutRoomIsRefusedBeforeAnyPrefill(t *testing.T) {
 	before := s.Mark()
 	a := s.g1().Send(within(t, requestWithin), ask)
 	if err := a.Typed(); err != nil || a.Failure == nil {
-		t.Fatalf("%s: %v", verdict(a), err)
+		t.Fatalf("%s: %v", chaos.Verdict(a), err)
 	}
 	if p := fault.Committed(s.Since(before)); len(p) > 0 {
 		t.Errorf("committed: %v", p)

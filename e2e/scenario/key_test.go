@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fault"
 	"github.com/surehand/surehand/e2e/traffic"
 )
@@ -36,7 +37,7 @@ func TestAKeyIsServedOnceHoweverOftenItIsAsked(t *testing.T) {
 			joined++
 		}
 	}
-	if least := asks - len(s.clients); joined < least { // the first at each gateway knows only later
+	if least := asks - 1; joined < least { // all but the first of all
 		t.Errorf("%d of %d asks were told that they joined, want at least %d", joined, asks, least)
 	}
 	events := s.Since(m)
@@ -46,11 +47,11 @@ func TestAKeyIsServedOnceHoweverOftenItIsAsked(t *testing.T) {
 
 	other := ask
 	other.Prompt += "and more"
-	for name, c := range s.clients {
+	for name, c := range s.Clients {
 		m := s.Mark()
 		a := c.Send(within(t, requestWithin), other)
 		if err := a.Typed(); err != nil || a.Status != 409 || a.Failure.Code != "key_reused" {
-			t.Errorf("another body under the key, through %s: %s (%d)", name, verdict(a), a.Status)
+			t.Errorf("another body under the key, through %s: %s (%d)", name, chaos.Verdict(a), a.Status)
 		}
 		if p := fault.Prefilled(s.Since(m)); len(p) > 0 {
 			t.Errorf("another body under the key was computed: %v", p)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/e2e/bare"
+	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fault"
 	"github.com/surehand/surehand/e2e/fleet"
 )
@@ -60,7 +61,7 @@ func (s *stage) lapse(t *testing.T, phase fault.Phase, prompt int, paused []stri
 	}
 	s.atRest(t)
 	s.fine(t, s.g1())
-	t.Logf("%s after %s", verdict(struck.Answer), struck.Total.Round(time.Millisecond))
+	t.Logf("%s after %s", chaos.Verdict(struck.Answer), struck.Total.Round(time.Millisecond))
 }
 
 // What was read, verified and validated in time is not committed after its

@@ -19,6 +19,7 @@ type Ask struct {
 	Seed      int
 
 	Key, Tenant     string
+	APIKey          string // as a bearer token
 	Prefill, Decode string // engines chosen by the caller
 	Deadline        time.Duration
 
@@ -73,6 +74,9 @@ func (a Ask) request(ctx context.Context, base string) (*http.Request, error) {
 
 func (a Ask) headers() map[string]string {
 	h := map[string]string{"Idempotency-Key": a.Key, "X-Surehand-Tenant": a.Tenant, "X-Surehand-Prefill": a.Prefill, "X-Surehand-Decode": a.Decode}
+	if a.APIKey != "" {
+		h["Authorization"] = "Bearer " + a.APIKey
+	}
 	if a.Deadline > 0 {
 		h["X-Surehand-Deadline-Ms"] = strconv.FormatInt(a.Deadline.Milliseconds(), 10)
 	}

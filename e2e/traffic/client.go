@@ -2,8 +2,11 @@ package traffic
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 )
 
@@ -23,6 +26,20 @@ type Client struct {
 func NewClient(address string) *Client {
 	return &Client{Base: "http://" + address, http: &http.Client{Transport: &http.Transport{
 		MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, DisableCompression: true}}}
+}
+
+// NewClientOf speaks to a gateway by its URL, which may be https.
+func NewClientOf(base string) (*Client, error) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("url %q: want http://host:port or https://host:port", base)
+	}
+	c := NewClient(u.Host)
+	c.Base = strings.TrimRight(u.String(), "/")
+	return c, nil
 }
 
 // Close drops the idle connections.

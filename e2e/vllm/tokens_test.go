@@ -1,26 +1,101 @@
 package vllm
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/surehand/surehand/e2e/pair"
 )
 
-const corpus = "It is a truth universally acknowledged, that a single man in possession of a good fortune, must be in want of a wife. "
+const sentence = "It is a truth universally acknowledged, that a single man in possession of a good fortune, must be in want of a wife. "
 
-func TestTokensEqualThoseOfOneEngine(t *testing.T) {
-	a := pair.Ask{Prompt: strings.Repeat(corpus, 4), Tokens: 12}
+// text is a prompt of which no other test has the beginning.
+func text(t *testing.T, i, sentences int) string {
+	return fmt.Sprintf("%s %d: ", t.Name(), i) + strings.Repeat(sentence, sentences)
+}
+
+// equal asks one engine alone and the pair through Surehand; it gives how many
+// prompt tokens D got.
+func equal(t *testing.T, a pair.Ask) pair.Answer {
+	t.Helper()
 	want, err := a.Send(t.Context(), rig.Plain.URL)
-	t.Log(want, err)
-	got, err := a.Send(t.Context(), rig.URL())
-	t.Log(got, err)
-	if !slices.Equal(got.Tokens, want.Tokens) {
-		t.Error("different")
+	if err != nil || !want.Ended() || len(want.Tokens) != a.Tokens {
+		t.Fatal("one engine alone:", want, err)
 	}
-	c, err := pair.Look(t.Context(), rig.D.URL)
-	t.Log(c.Source(pair.External), c.Source(pair.Local), c.Source(pair.LocalHit), err)
-	p, err := pair.Look(t.Context(), rig.P.URL)
-	t.Log(p.Has(pair.Expired), p.Has(pair.TooLate), p.Sum(pair.Usage, "", ""), p["process_start_time_seconds"], p[pair.CacheInfo])
+	got, err := a.Send(t.Context(), rig.URL())
+	if err != nil || !got.Ended() || !slices.Equal(got.Tokens, want.Tokens) {
+		t.Errorf("through Surehand: %s, want %s, %v", got, want, err)
+	}
+	return got
+}
+
+// moved is what D's own counters say of where its prompts came from, since before.
+func moved(t *testing.T, before pair.Counters) (external, local int) {
+	t.Helper()
+	now := look(t, rig.D.URL)
+	return now.Source(pair.External) - before.Source(pair.External), now.Source(pair.Local) - before.Source(pair.Local)
+}
+
+func TestTokensEqualThoseOfOneEngineAndDComputedNoPrompt(t *testing.T) {
+	for i, a := range []pair.Ask{
+		{Prompt: "Hi", Tokens: 8},
+		{Prompt: text(t, 1, 1), Tokens: 24},
+		{Prompt: text(t, 2, 4), Tokens: 24},
+		{Prompt: text(t, 3, 8), Tokens: 24, Whole: true},
+		{Prompt: text(t, 4, 2), Tokens: 12, Chat: true},
+		{Prompt: text(t, 5, 2), Tokens: 12, Chat: true, Whole: true},
+	} {
+		before := look(t, rig.D.URL)
+		got := equal(t, a)
+		external, local := moved(t, before)
+		if external == 0 || local != 0 {
+			t.Errorf("request %d: D got %d prompt tokens by transfer and computed %d", i, external, local)
+		}
+		out, err := rig.Fleet.Outcome(t.Context(), "default", got.Handoff)
+		if err != nil || out.Code != "" || !out.Committed || out.Attempt.Epoch != 1 {
+			t.Errorf("request %d: the history says %+v, %v", i, out, err)
+		}
+		t.Logf("request %d: %d prompt tokens moved", i, external)
+	}
+	rest(t)
+}
+
+// P finds the beginning of a prompt that it has computed before; what D gets is
+// whole all the same, and D itself finds nothing (it must not: see doc).
+func TestAPrefixThatPHasIsHandedOverLikeAnyOther(t *testing.T) {
+	first := pair.Ask{Prompt: text(t, 0, 5), Tokens: 12}
+	equal(t, first)
+	before, p := look(t, rig.D.URL), look(t, rig.P.URL)
+	longer := first
+	longer.Prompt += "And more of it."
+	equal(t, longer)
+	equal(t, first)
+	if external, local := moved(t, before); external == 0 || local != 0 || look(t, rig.D.URL).Source(pair.LocalHit) != before.Source(pair.LocalHit) {
+		t.Errorf("D got %d prompt tokens by transfer, computed %d", external, local)
+	}
+	if hits := look(t, rig.P.URL).Source(pair.LocalHit) - p.Source(pair.LocalHit); hits == 0 {
+		t.Error("P found no prefix")
+	}
+	rest(t)
+}
+
+func TestManyAtOnceGetEachTheirOwnTokens(t *testing.T) {
+	const clients, each = 16, 2
+	before := look(t, rig.D.URL)
+	var all sync.WaitGroup
+	for c := range clients {
+		all.Go(func() {
+			for i := range each {
+				equal(t, pair.Ask{Prompt: text(t, c*each+i, 1+c%4), Tokens: 8 + c%5})
+			}
+		})
+	}
+	all.Wait()
+	if external, local := moved(t, before); external == 0 || local != 0 {
+		t.Errorf("D got %d prompt tokens by transfer and computed %d", external, local)
+	}
+	rest(t)
 }

@@ -56,8 +56,11 @@ func (e *Engine) attachOnce(ctx context.Context) (l *link, attached *transferv1.
 			err = also(err, conn.Close())
 		}
 	}()
-	attach := &transferv1.Attach{Engine: string(e.cfg.Engine), SegmentBytes: uint64(len(e.cfg.Segment.Bytes())), FlagSlots: e.cfg.FlagSlots,
+	attach := &transferv1.Attach{Engine: string(e.cfg.Engine), SegmentBytes: e.cfg.Segment.Size(), FlagSlots: e.cfg.FlagSlots,
 		Revision: e.cfg.Revision, Layout: e.cfg.Layout[:]}
+	if e.cfg.Described != nil {
+		attach.Described = rpc.Layout(*e.cfg.Described)
+	}
 	files, err := e.lend(conn, attach)
 	if err != nil {
 		return nil, nil, err
@@ -84,6 +87,10 @@ func (e *Engine) attachOnce(ctx context.Context) (l *link, attached *transferv1.
 func (e *Engine) lend(conn *socket.Conn, m *transferv1.Attach) ([]*os.File, error) {
 	if f := e.cfg.Segment.File(); f != nil {
 		return []*os.File{f, e.flags.File()}, nil
+	}
+	if d := e.cfg.Segment.device; d != nil {
+		m.Cuda = &transferv1.CudaMemory{Device: d.Device[:], Handle: d.Handle[:], Offset: d.Offset}
+		return []*os.File{e.flags.File()}, nil
 	}
 	pid, err := native.PeerPID(conn.Unix())
 	if err == nil {

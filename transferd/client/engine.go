@@ -8,6 +8,7 @@ import (
 
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/contracts/rpc"
 	"github.com/surehand/surehand/transferd/internal/flagpage"
 )
@@ -21,10 +22,13 @@ const (
 
 // EngineConfig says who attaches, and with what memory.
 type EngineConfig struct {
-	Socket    string // of the daemon's engine side
-	Engine    handoff.EngineID
-	Revision  string // of the model's weights and tokenizer
-	Layout    handoff.Digest
+	Socket   string // of the daemon's engine side
+	Engine   handoff.EngineID
+	Revision string // of the model's weights and tokenizer
+	Layout   handoff.Digest
+	// Described is what Layout stands for, for peers whose layout is another; nil:
+	// only equal layouts are moved.
+	Described *layout.Described
 	Segment   *Memory // stays the caller's; must outlive the Engine
 	FlagSlots uint32  // how many targets can be open at once
 }

@@ -17,11 +17,13 @@ func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // Memory is where an engine keeps its KV cache: a memfd owned by this process,
 // mapped once, sealed against shrink and grow; or plain memory of this process.
+// Or it is memory of a CUDA device, which only the driver reaches.
 type Memory struct {
-	file  *os.File // nil for plain memory
-	bytes []byte
-	once  sync.Once
-	err   error
+	file   *os.File // of a memfd
+	bytes  []byte   // nil for device memory
+	device *DeviceMemory
+	once   sync.Once
+	err    error
 }
 
 // NewMemory makes zeroed memory; name is for people (/proc/PID/maps).
@@ -49,7 +51,7 @@ func NewPlainMemory(bytes int) (*Memory, error) {
 	return &Memory{bytes: b}, nil
 }
 
-// Bytes is the whole memory; not to be used after Close.
+// Bytes is the whole memory, nil for device memory; not to be used after Close.
 func (m *Memory) Bytes() []byte { return m.bytes }
 
 // Floats views the same memory as float32; not to be used after Close.
@@ -61,6 +63,10 @@ func (m *Memory) File() *os.File { return m.file }
 // Close unmaps and closes; a repeat answers the same.
 func (m *Memory) Close() error {
 	m.once.Do(func() {
+		if m.device != nil {
+			m.err = m.device.close()
+			return
+		}
 		err := native.Unmap(m.bytes)
 		if m.file != nil {
 			err = errors.Join(err, m.file.Close())

@@ -26,6 +26,7 @@ import (
 const (
 	roleVariable = "SUREHAND_TEST_DAEMON" // its node
 	dataVariable = "SUREHAND_TEST_DATA"
+	cudaVariable = "SUREHAND_TEST_CUDA" // its driver library
 )
 
 // childRetention is short, so that a soak reaches its steady state soon.
@@ -53,7 +54,7 @@ func beDaemon() int {
 func serveChild(node, data string) error {
 	c := child{Socket: filepath.Join(data, "e.sock"), Control: "unix://" + filepath.Join(data, "c.sock")}
 	d, err := daemon.Start(daemon.Config{Node: handoff.NodeID(node), Data: data, EngineSocket: c.Socket, Control: c.Control, Peer: "127.0.0.1:0",
-		Metrics: "127.0.0.1:0", Lease: handoff.LeaseDefault, Retention: childRetention})
+		Metrics: "127.0.0.1:0", Lease: handoff.LeaseDefault, Retention: childRetention, CUDA: os.Getenv(cudaVariable)})
 	if err != nil {
 		return err
 	}
@@ -65,11 +66,18 @@ func serveChild(node, data string) error {
 	return errors.Join(err, d.Close())
 }
 
-func startChild(t *testing.T, node string) *child {
+// startChild starts a daemon; env is added to its environment.
+func startChild(t *testing.T, node string, env ...string) *child {
 	t.Helper()
-	c := &child{node: node, data: t.TempDir()}
+	return startLife(t, node, t.TempDir(), env...)
+}
+
+func startLife(t *testing.T, node, data string, env ...string) *child {
+	t.Helper()
+	c := &child{node: node, data: data}
 	c.cmd = exec.Command(os.Args[0])
 	c.cmd.Env = append(os.Environ(), roleVariable+"="+node, dataVariable+"="+c.data)
+	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stderr = os.Stderr
 	in, err := c.cmd.StdinPipe()
 	check(t, err)
@@ -85,6 +93,15 @@ func startChild(t *testing.T, node string) *child {
 	check(t, err)
 	t.Cleanup(func() { check(t, c.control.Close()) })
 	return c
+}
+
+// end has it close and waits; a repeat does nothing.
+func (c *child) end(t *testing.T) {
+	t.Helper()
+	if c.cmd.ProcessState == nil {
+		check(t, c.stdin.Close())
+		check(t, c.cmd.Wait())
+	}
 }
 
 // kill ends it the hard way; a repeat does nothing.

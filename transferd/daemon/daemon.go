@@ -14,6 +14,7 @@ import (
 	"github.com/surehand/surehand/transferd/audit"
 	"github.com/surehand/surehand/transferd/control"
 	"github.com/surehand/surehand/transferd/fence"
+	"github.com/surehand/surehand/transferd/internal/native"
 	"github.com/surehand/surehand/transferd/metrics"
 	"github.com/surehand/surehand/transferd/pull"
 	"github.com/surehand/surehand/transferd/segment"
@@ -46,6 +47,7 @@ type Config struct {
 	QuarantineMax    uint64
 	Unchecked        bool        // transfers may ask for no checksums: one trust domain
 	TLS              *tls.Config // of the peer side, both ways, and of the control side; nil: loopback only
+	CUDA             string      // the driver library; empty: no device memory
 	ControlTLS       *tls.Config // of the control side; nil: TLS
 	Log              *slog.Logger
 }
@@ -118,7 +120,7 @@ func (d *Daemon) listen() (err error) {
 	d.dialler = &tcp.Opener{Node: cfg.Node, Incarnation: st.Incarnation, Lease: d.core.Lease(), TLS: cfg.TLS}
 	d.puller = pull.New(pull.Config{Core: d.core, Unchecked: cfg.Unchecked, ProgressDeadline: cfg.ProgressDeadline, Log: cfg.Log,
 		Transports: []transport.Transport{&local.Opener{Core: d.core}, d.dialler}})
-	if d.engines, err = session.Listen(cfg.EngineSocket, session.Config{Core: d.core, PeerAddress: d.PeerAddress(), Log: cfg.Log, Remember: st.SetEngines}); err != nil {
+	if d.engines, err = session.Listen(cfg.EngineSocket, session.Config{Core: d.core, PeerAddress: d.PeerAddress(), Log: cfg.Log, Remember: st.SetEngines, CUDA: driver(cfg)}); err != nil {
 		return err
 	}
 	service := &control.Service{Core: d.core, Puller: d.puller, Trace: d.hub, PeerAddress: d.PeerAddress()}
@@ -133,6 +135,19 @@ func (d *Daemon) listen() (err error) {
 		d.metrics, err = metrics.Listen(cfg.Metrics, d.core)
 	}
 	return err
+}
+
+// driver loads the CUDA driver. A host without one only has no device memory.
+func driver(cfg Config) *native.CUDA {
+	if cfg.CUDA == "" {
+		return nil
+	}
+	cuda, err := native.LoadCUDA(cfg.CUDA)
+	if err != nil {
+		cfg.Log.Info("engines with device memory are refused", "error", err)
+		return nil
+	}
+	return cuda
 }
 
 // unlisten undoes a listen that stopped half way: serving under an ended context

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -39,65 +40,100 @@ type soakPair struct {
 	count  int
 }
 
-func newSoakPair(t *testing.T, ph, dh *child, n int) *soakPair {
-	s := &soakPair{name: fmt.Sprint(n), ph: ph, dh: dh}
+// memoryOf makes an engine's memory of one kind.
+type memoryOf func(id string, bytes int) (*client.Memory, error)
+
+func newSoakPair(t *testing.T, ph, dh *child, name string, p, d memoryOf) *soakPair {
+	t.Helper()
+	s := &soakPair{name: name, ph: ph, dh: dh}
 	for i := range soakPieces {
 		s.at = append(s.at, uint64(2*i+1)*soakBytes) // with a canary before, between and after
 	}
-	join := func(c *child, id string) (*client.Engine, *client.Memory) {
-		m, err := client.NewMemory(id, (2*soakPieces+1)*soakBytes)
-		check(t, err)
-		copy(m.Bytes(), bytes.Repeat([]byte{0xca}, len(m.Bytes())))
-		e, err := client.Attach(background(t), client.EngineConfig{Socket: c.Socket, Engine: handoff.EngineID(id), Revision: shape.Revision, Layout: shape.Layout, Segment: m, FlagSlots: 1})
-		check(t, err)
-		t.Cleanup(func() {
-			check(t, e.Close())
-			check(t, m.Close())
-		})
-		return e, m
-	}
-	s.p, s.pm = join(ph, "p"+s.name)
-	s.d, s.dm = join(dh, "d"+s.name)
+	s.p, s.pm = s.join(t, ph, "p"+name, p)
+	s.d, s.dm = s.join(t, dh, "d"+name, d)
 	return s
 }
 
-// transfer is one handoff from open to freed; its bytes and the canaries around
-// them are looked at.
-func (s *soakPair) transfer(ctx context.Context) error {
+func (s *soakPair) join(t *testing.T, c *child, id string, memory memoryOf) (*client.Engine, *client.Memory) {
+	t.Helper()
+	const size = (2*soakPieces + 1) * soakBytes
+	m, err := memory(id, size)
+	check(t, err)
+	check(t, m.WriteAt(0, bytes.Repeat([]byte{0xca}, size)))
+	e, err := client.Attach(background(t), client.EngineConfig{Socket: c.Socket, Engine: handoff.EngineID(id), Revision: shape.Revision, Layout: shape.Layout, Segment: m, FlagSlots: 1})
+	check(t, err)
+	t.Cleanup(func() {
+		check(t, e.Close())
+		check(t, m.Close())
+	})
+	return e, m
+}
+
+// open is a handoff whose source is sealed and whose target is open; everything of
+// it is to be pulled.
+type open struct {
+	plan  handoff.Plan
+	token handoff.Token
+	spec  client.PullSpec
+}
+
+func (s *soakPair) open(ctx context.Context) (open, error) {
 	s.count++
 	plan := handoff.Plan{Attempt: handoff.Attempt{Handoff: handoff.HandoffID(fmt.Sprintf("soak-%s-%d", s.name, s.count)), Epoch: 1, Nonce: handoff.Nonce(rand.Uint64() | 1)},
 		P:      handoff.Seat{Engine: handoff.EngineID("p" + s.name), Node: s.p.Node(), Incarnation: s.p.Incarnation()},
 		D:      handoff.Seat{Engine: handoff.EngineID("d" + s.name), Node: s.d.Node(), Incarnation: s.d.Incarnation()},
 		Reader: handoff.Reader{Process: "gateway-1", Incarnation: 1, Number: 1}, BodyDigest: handoff.Digest{1}}
 	a := plan.Attempt
+	o := open{plan: plan}
 	pieces, digests := make([]uint32, soakPieces), make([]uint32, soakPieces)
+	b := make([]byte, soakBytes)
 	for i, at := range s.at {
-		b := s.pm.Bytes()[at : at+soakBytes]
-		b[0], b[soakBytes-1] = byte(s.count), byte(s.count>>8)
+		for k := 0; k < len(b); k += 64 {
+			b[k] = byte(s.count>>(i%2*8)) + byte(k)
+		}
+		if err := s.pm.WriteAt(at, b); err != nil {
+			return o, err
+		}
 		pieces[i], digests[i] = uint32(i), client.Checksum(b)
 	}
-	token, err := s.d.OpenTarget(ctx, client.TargetSpec{Plan: plan, Shape: soakShape, Offsets: s.at})
-	if err != nil {
-		return err
+	var err error
+	if o.token, err = s.d.OpenTarget(ctx, client.TargetSpec{Plan: plan, Shape: soakShape, Offsets: s.at}); err != nil {
+		return o, err
 	}
 	g, err := s.p.OpenSource(ctx, client.SourceSpec{Plan: plan, Shape: soakShape, Offsets: s.at, Blocks: []uint32{1, 2}})
 	if err != nil {
-		return err
+		return o, err
 	}
 	if err := s.p.Announce(ctx, a, pieces, digests); err != nil {
+		return o, err
+	}
+	o.spec = client.PullSpec{Plan: plan, Token: o.token, SourceAddress: s.ph.Peer, Capability: g.Capability}
+	return o, s.p.Seal(ctx, a)
+}
+
+// isEqual compares the whole of both memories: canaries are alike on both sides.
+func (s *soakPair) isEqual() (bool, error) {
+	a, b := make([]byte, s.pm.Size()), make([]byte, s.dm.Size())
+	err := errors.Join(s.pm.ReadAt(0, a), s.dm.ReadAt(0, b))
+	return bytes.Equal(a, b), err
+}
+
+// transfer is one handoff from open to freed; its bytes and the canaries around
+// them are looked at.
+func (s *soakPair) transfer(ctx context.Context) error {
+	o, err := s.open(ctx)
+	if err != nil {
 		return err
 	}
-	if err := s.p.Seal(ctx, a); err != nil {
+	a := o.plan.Attempt
+	if _, err := s.dh.control.Pull(ctx, o.spec, nil); err != nil {
 		return err
 	}
-	if _, err := s.dh.control.Pull(ctx, client.PullSpec{Plan: plan, Token: token, SourceAddress: s.ph.Peer, Capability: g.Capability}, nil); err != nil {
+	if _, err := s.dh.control.Commit(ctx, o.plan, o.token, a.Operation("commit"), 0); err != nil {
 		return err
 	}
-	if _, err := s.dh.control.Commit(ctx, plan, token, a.Operation("commit"), 0); err != nil {
-		return err
-	}
-	if !bytes.Equal(s.pm.Bytes(), s.dm.Bytes()) { // canaries are alike on both sides
-		return fmt.Errorf("transfer %d: bytes differ, or a byte lies out of place", s.count)
+	if equal, err := s.isEqual(); err != nil || !equal {
+		return fmt.Errorf("transfer %d: bytes differ, or a byte lies out of place: %w", s.count, err)
 	}
 	if err := s.free(ctx, s.p, a, client.SourceDrained); err != nil {
 		return err
@@ -128,7 +164,7 @@ func TestASoakOfSmallTransfersLeavesNothingBehind(t *testing.T) {
 	ph, dh := startChild(t, "tp"), startChild(t, "td")
 	var pairs []*soakPair
 	for n := range soakPairs {
-		pairs = append(pairs, newSoakPair(t, ph, dh, n))
+		pairs = append(pairs, newSoakPair(t, ph, dh, fmt.Sprint(n), client.NewMemory, client.NewMemory))
 	}
 	daemons := []*child{ph, dh}
 	samples := map[*child][]footprint{}

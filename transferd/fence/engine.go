@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/transferd/internal/flagpage"
 	"github.com/surehand/surehand/transferd/segment"
 )
@@ -25,10 +26,14 @@ type Engine struct {
 	ID       handoff.EngineID
 	Revision string
 	Layout   handoff.Digest
-	Segment  *segment.Segment
-	Page     *flagpage.Page
-	Notify   func(Notice) // must not block
-	Close    func() error // unmaps segment and page; called once, when nothing can touch them
+	// Described is what Layout stands for, Encoded the same for a peer; nil when the
+	// engine did not say: then only equal layouts are moved.
+	Described *layout.Described
+	Encoded   []byte
+	Segment   *segment.Segment
+	Page      *flagpage.Page
+	Notify    func(Notice) // must not block
+	Close     func() error // unmaps segment and page; called once, when nothing can touch them
 
 	gone        bool
 	slots       map[uint32]handoff.Attempt

@@ -101,8 +101,8 @@ func validated(t *testing.T, c *Core, p handoff.Plan, token handoff.Token) {
 	l, _, err := c.Land(p, token)
 	check(t, err)
 	pieces := []uint32{0, 1, 2, 3}
-	check(t, l.Post(pieces, 1))
-	check(t, l.Landed(pieces, shape.Bytes()))
+	check(t, l.Post(len(pieces), 1))
+	check(t, l.Landed(pieces, 0, shape.Bytes()))
 	check(t, l.Verify(handoff.Digest{5}))
 	check(t, l.Ask(77, 1))
 	check(t, l.Yes(77, 1, handoff.Digest{5}, Pulled{Bytes: shape.Bytes()}))
@@ -119,7 +119,7 @@ func TestPostedBytesQuarantineAClosedTargetUntilTheirConnectionIsDestroyed(t *te
 	token := openTarget(t, c, e, p, 0)
 	l, _, err := c.Land(p, token)
 	check(t, err)
-	check(t, l.Post([]uint32{0, 1}, 1))
+	check(t, l.Post(2, 1))
 	closing, err := c.Undo(p, Sides{Target: true})
 	check(t, err)
 	if closing.Drained || closing.Target != handoff.TargetClosed {
@@ -140,7 +140,7 @@ func TestPostedBytesQuarantineAClosedTargetUntilTheirConnectionIsDestroyed(t *te
 	defer cancel()
 	_, err = c.AwaitDrained(ctx, p, Sides{Target: true})
 	wantCode(t, err, handoff.CodeNotReady)
-	wantCode(t, l.Post([]uint32{2}, 1), handoff.CodeClosed)
+	wantCode(t, l.Post(1, 1), handoff.CodeClosed)
 
 	l.Destroyed()
 	l.End()
@@ -166,7 +166,7 @@ func TestADeadEnginesMemoryIsUnmappedOnlyWhenNothingCanTouchIt(t *testing.T) {
 	p := plan("h", 1, 1)
 	l, _, err := c.Land(p, openTarget(t, c, e, p, 0))
 	check(t, err)
-	check(t, l.Post([]uint32{0}, 1))
+	check(t, l.Post(1, 1))
 	c.Detach(e)
 	if unmapped {
 		t.Fatal("unmapped under a posted write")

@@ -2,6 +2,7 @@ package fence
 
 import (
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/transferd/segment"
 )
 
@@ -25,6 +26,7 @@ type Landing struct {
 	shape   handoff.Shape
 	stopped chan struct{} // closed once the target is over
 	bytes   uint64        // that landed; guarded by core.mu
+	stuck   bool          // a write failed that may still land; guarded by core.mu
 }
 
 // Land begins a pull into the open target of plan. When an earlier pull already
@@ -90,22 +92,30 @@ func (l *Landing) View(piece uint32) []byte {
 	return l.target.engine.Segment.View(l.target.extents[piece])
 }
 
-// Places cuts buffer into a place for each piece, for memory that has no views.
-func (l *Landing) Places(pieces []uint32, buffer *[]byte, into [][]byte) [][]byte {
-	return segment.Carve(buffer, l.extents(pieces), into)
+// Layout is what the target's layout stands for; nil when its engine did not say.
+func (l *Landing) Layout() (*layout.Described, []byte) {
+	return l.target.engine.Described, l.target.engine.Encoded
 }
 
-// Write copies bytes into the memory of posted pieces that has no views.
-func (l *Landing) Write(pieces []uint32, from [][]byte) error {
-	return l.target.engine.Segment.Write(l.extents(pieces), from)
-}
-
-func (l *Landing) extents(pieces []uint32) []segment.Extent {
-	out := make([]segment.Extent, len(pieces))
-	for i, p := range pieces {
-		out[i] = l.target.extents[p]
+// Extent is the place of bytes of a piece, which lie inside of it.
+func (l *Landing) Extent(piece, at, bytes uint32) segment.Extent {
+	e := l.target.extents[piece]
+	if at > e.Length || bytes > e.Length-at {
+		panic("fence: bytes outside of their piece")
 	}
-	return out
+	return segment.Extent{At: e.At + uint64(at), Length: bytes}
+}
+
+// Write copies staged bytes into extents of posted pieces.
+func (l *Landing) Write(to []segment.Extent, from [][]byte) error {
+	err := l.target.engine.Segment.Write(to, from)
+	if segment.IsNotQuiescent(err) {
+		l.core.enter()
+		defer l.core.leave()
+		l.stuck = true
+		l.core.tellStuck("target", l.plan.Attempt)
+	}
+	return err
 }
 
 // Length is the size of a piece of this target's shape.
@@ -116,32 +126,41 @@ func (l *Landing) step(in handoff.TargetInput) handoff.TargetAnswer {
 	return l.core.stepTarget(in)
 }
 
-// Post says that each piece's memory may be written from now on; all or none.
-func (l *Landing) Post(pieces []uint32, g handoff.GrantID) error {
+// Post says that n operations may write the memory from now on; all or none.
+func (l *Landing) Post(n int, g handoff.GrantID) error {
 	l.core.enter()
 	defer l.core.leave()
-	for i := range pieces {
-		if err := l.step(handoff.TargetInput{Event: handoff.TargetPost, Grant: g}).Err(); err != nil {
-			l.fail(i)
-			return err
-		}
+	if n == 0 {
+		return nil
 	}
-	return nil
+	return l.step(handoff.TargetInput{Event: handoff.TargetPost, Grant: g, Count: uint32(n)}).Err()
 }
 
-// Landed says that posted pieces are in place.
-func (l *Landing) Landed(pieces []uint32, bytes uint64) error {
+// Landed ends an operation for each piece, which is in place, and partial more,
+// which wrote a part of a piece.
+func (l *Landing) Landed(pieces []uint32, partial int, bytes uint64) error {
 	l.core.enter()
 	defer l.core.leave()
 	l.core.totals.pulledBytes += bytes
 	l.bytes += bytes
-	for _, p := range pieces {
-		if err := l.step(handoff.TargetInput{Event: handoff.TargetLand, Piece: p}).Err(); err != nil {
+	for len(pieces) > 0 {
+		n := stretch(pieces)
+		if err := l.step(handoff.TargetInput{Event: handoff.TargetLand, Piece: pieces[0], Count: uint32(n)}).Err(); err != nil {
 			return err
 		}
+		pieces = pieces[n:]
 	}
-	l.core.settleTarget(l.plan.Attempt)
+	l.fail(partial)
 	return nil
+}
+
+// stretch is how many of the first pieces are consecutive: one step is for them all.
+func stretch(pieces []uint32) int {
+	n := 1
+	for n < len(pieces) && pieces[n] == pieces[n-1]+1 {
+		n++
+	}
+	return n
 }
 
 // Failed ends n posted operations without a landing.
@@ -152,17 +171,21 @@ func (l *Landing) Failed(n int) {
 }
 
 func (l *Landing) fail(n int) {
-	for range n {
-		l.step(handoff.TargetInput{Event: handoff.TargetFail})
+	if n > 0 {
+		l.step(handoff.TargetInput{Event: handoff.TargetFail, Count: uint32(n)})
 	}
 	l.core.settleTarget(l.plan.Attempt)
 }
 
 // Destroyed says that the connection is gone and nothing posted through it can
-// land any more.
+// land any more. A write that may still land is no connection's: it keeps the target
+// quarantined as long as this process lives.
 func (l *Landing) Destroyed() {
 	l.core.enter()
 	defer l.core.leave()
+	if l.stuck {
+		return
+	}
 	if r := l.core.targets.Get(l.plan.Attempt); r == nil || r.Posted == 0 {
 		return // everything had landed or failed: no news
 	}

@@ -28,6 +28,7 @@ type Reading struct {
 	ended   chan struct{} // closed by Destroy
 
 	pending []wire.Run // announced and not yet taken; guarded by core.mu
+	stuck   bool       // a copy failed that may still read the memory; guarded by core.mu
 }
 
 // Holder is who presents a capability, as its connection proved.
@@ -169,6 +170,9 @@ func (r *Reading) Grant() handoff.GrantID { return r.grant }
 // Shape is what there is to read.
 func (r *Reading) Shape() handoff.Shape { return r.shape }
 
+// Layout is what the shape's layout stands for, as the engine described it.
+func (r *Reading) Layout() []byte { return r.source.engine.Encoded }
+
 // Changed gets a token when something new is announced or sealed.
 func (r *Reading) Changed() <-chan struct{} { return r.changed }
 
@@ -235,16 +239,26 @@ func (r *Reading) Begin(pieces []uint32) error {
 	if isClosed(r.stopped) {
 		return c.refused(handoff.Errorf(handoff.CodeClosed, "this connection may not read any more"))
 	}
-	for i, p := range pieces {
-		var err error
-		if !r.pieces.Has(p) {
-			err = c.refused(handoff.Errorf(handoff.CodeDenied, "piece %d is outside the capability's %d..%d", p, r.pieces.From, r.pieces.To))
-		} else {
-			err = c.stepSource(handoff.SourceInput{Event: handoff.SourceRead, Attempt: r.attempt, Grant: r.grant, Piece: p}).Err()
+	for i := 0; i < len(pieces); {
+		n := stretch(pieces[i:])
+		err := r.permitted(pieces[i], uint32(n))
+		if err == nil {
+			err = c.stepSource(handoff.SourceInput{Event: handoff.SourceRead, Attempt: r.attempt, Grant: r.grant, Piece: pieces[i], Count: uint32(n)}).Err()
 		}
 		if err != nil {
 			r.done(i)
 			return err
+		}
+		i += n
+	}
+	return nil
+}
+
+// permitted refuses pieces outside of the capability.
+func (r *Reading) permitted(first, n uint32) error {
+	for p := first; p < first+n; p++ {
+		if !r.pieces.Has(p) {
+			return r.core.refused(handoff.Errorf(handoff.CodeDenied, "piece %d is outside the capability's %d..%d", p, r.pieces.From, r.pieces.To))
 		}
 	}
 	return nil
@@ -258,7 +272,7 @@ func (r *Reading) Views(pieces []uint32, views [][]byte, buffer *[]byte) ([][]by
 		extents := r.source.places(pieces)
 		at := len(views)
 		views = segment.Carve(buffer, extents, views)
-		return views, memory.Read(extents, views[at:])
+		return views, r.looked(memory.Read(extents, views[at:]))
 	}
 	for _, p := range pieces {
 		views = append(views, r.View(p))
@@ -273,7 +287,19 @@ func (r *Reading) View(piece uint32) []byte {
 
 // Copy copies posted pieces to where they shall be.
 func (r *Reading) Copy(pieces []uint32, into [][]byte) error {
-	return r.source.engine.Segment.Read(r.source.places(pieces), into)
+	return r.looked(r.source.engine.Segment.Read(r.source.places(pieces), into))
+}
+
+// looked notes that a copy may still look at the memory: the source is never
+// called drained then, as long as this process lives.
+func (r *Reading) looked(err error) error {
+	if segment.IsNotQuiescent(err) {
+		r.core.enter()
+		defer r.core.leave()
+		r.stuck = true
+		r.core.tellStuck("source", r.attempt)
+	}
+	return err
 }
 
 func (s *source) places(pieces []uint32) []segment.Extent {
@@ -292,8 +318,11 @@ func (r *Reading) Done(n int) {
 }
 
 func (r *Reading) done(n int) {
-	for range n {
-		r.core.stepSource(handoff.SourceInput{Event: handoff.SourceReadDone, Attempt: r.attempt, Grant: r.grant})
+	if r.stuck {
+		return
+	}
+	if n > 0 {
+		r.core.stepSource(handoff.SourceInput{Event: handoff.SourceReadDone, Attempt: r.attempt, Grant: r.grant, Count: uint32(n)})
 	}
 	r.core.settleSource(r.attempt)
 }
@@ -348,6 +377,9 @@ func (r *Reading) Destroy() {
 	r.stop()
 	if r.source.reading == r {
 		r.source.reading = nil
+	}
+	if r.stuck {
+		return
 	}
 	c.stepSource(handoff.SourceInput{Event: handoff.SourceDestroy, Attempt: r.attempt, Grant: r.grant})
 	c.settleSource(r.attempt)

@@ -94,3 +94,9 @@ func (c *Core) stepSource(in handoff.SourceInput) handoff.SourceAnswer {
 	}
 	return ans
 }
+
+// tellStuck tells people what no table can end: memory that a failed device
+// operation may still touch. Only this process's end frees it.
+func (c *Core) tellStuck(machine string, a handoff.Attempt) {
+	c.emit(Event{Machine: machine, Attempt: a, Name: "stuck", Code: handoff.CodeInternal})
+}

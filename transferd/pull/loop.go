@@ -2,7 +2,6 @@ package pull
 
 import (
 	"context"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -13,36 +12,40 @@ import (
 	"github.com/surehand/surehand/transferd/transport"
 )
 
-// status of a piece in this pull.
+// status of a piece of P in this pull.
 type status uint8
 
 const (
 	absent   status = iota
-	asked           // posted: its memory may be written
+	asked           // it comes to a slot
+	posted          // it comes straight into D's memory, which may be written from now on
 	arriving        // its bytes are being read into place
 	here
+	unneeded // another rank has the same, or D's engine has it already
 )
 
-// loop is the state of one pull. Only its goroutine touches it, except lane.
+// loop is the state of one pull: a lane's streams land at once, its goroutine asks
+// and verifies in between.
 type loop struct {
 	run     *Run
 	landing *fence.Landing
-	shape   handoff.Shape
-	grant   handoff.GrantID
+	rail    string // of the present connection
 
+	state    sync.Mutex // guards the rest, up to result
+	fit      *fit       // nil before a source was met
+	grant    handoff.GrantID
 	ready    []wire.Run // announced, in the order of announcing
-	status   []status
-	checks   []uint32 // of pieces that are here
-	digests  []uint32 // sealed by P; nil before
+	status   []status   // of P's pieces
+	checks   []uint32   // of pieces that are here
+	digests  []uint32   // sealed by P; nil before
 	manifest handoff.Digest
-	repulls  map[uint32]int  // of pieces that differed
-	held     map[uint32]bool // pieces that D's engine vouches for; nil before they count as landed
-	inFlight uint64          // bytes asked for and not here
-	nonce    handoff.Nonce   // of the question that waits for an answer
+	repulls  map[uint32]int // of pieces that differed
+	inFlight uint64         // bytes asked for and not here
+	nonce    handoff.Nonce  // of the question that waits for an answer
 	done     bool
+	staging  ring
 
-	staged [][]byte // the places of the batch that comes, when memory has no views
-	buffer []byte
+	wanted, inPlace []uint32 // of the batch that is asked for
 
 	began, lastByte time.Time // of the bytes
 	progress        time.Time // when something last went forward
@@ -54,9 +57,37 @@ type loop struct {
 }
 
 func newLoop(r *Run) *loop {
-	n := r.landing.Shape().Pieces()
-	return &loop{run: r, landing: r.landing, shape: r.landing.Shape(), status: make([]status, n), checks: make([]uint32, n),
-		repulls: map[uint32]int{}, progress: time.Now()}
+	return &loop{run: r, landing: r.landing, repulls: map[uint32]int{}, progress: time.Now(), staging: ring{pool: &r.puller.slots}}
+}
+
+// meet learns what there is to read, before the first byte (S7). Every later
+// connection must lead to the same.
+func (l *loop) meet(s wire.Source) error {
+	l.state.Lock()
+	defer l.state.Unlock()
+	l.grant = s.Grant
+	if l.fit != nil {
+		return s.Shape.Match(l.fit.source)
+	}
+	f, err := newFit(l.landing, s, &l.run.puller.plans)
+	if err != nil {
+		return err
+	}
+	n := s.Shape.Pieces()
+	l.fit, l.status, l.checks = f, make([]status, n), make([]uint32, n)
+	return l.settleHeld()
+}
+
+// settleHeld counts the pieces of a prefix that D's engine has as landed, once.
+func (l *loop) settleHeld() error {
+	held := l.landing.Held()
+	if len(held) == 0 {
+		return nil
+	}
+	if err := l.landing.Post(len(held), l.grant); err != nil {
+		return err
+	}
+	return l.landing.Landed(held, 0, 0)
 }
 
 // start runs the pull to its end and gives the target back to the fence.
@@ -81,6 +112,7 @@ func (l *loop) pull(ctx context.Context) error {
 	for {
 		before := l.progress
 		address, _ := l.run.puller.rails.Choose(time.Now(), rails)
+		l.rail = address
 		err := l.connection(ctx, address)
 		if err == nil {
 			return nil
@@ -175,21 +207,15 @@ func (l *loop) connection(ctx context.Context, address string) error {
 		return err
 	}
 	defer l.disconnect(lane)
-	if err := l.shape.Match(lane.Source().Shape); err != nil {
-		return err // before the first byte (S7)
-	}
-	l.grant, l.result.Lane = lane.Source().Grant, lane.Name()
-	if err := l.settleHeld(); err != nil {
+	if err := l.meet(lane.Source()); err != nil {
 		return err
 	}
+	l.result.Lane = lane.Name()
 	for {
-		if err := l.ask(lane); err != nil {
+		if err := l.Advance(lane); err != nil {
 			return err
 		}
-		if err := l.verify(lane); err != nil {
-			return err
-		}
-		if l.done {
+		if l.isDone() {
 			l.release()          // nothing is posted: the target's end need not cut this connection
 			err := lane.Finish() // TP then frees at once instead of by its lease
 			if err != nil {
@@ -203,26 +229,23 @@ func (l *loop) connection(ctx context.Context, address string) error {
 		if err := lane.Step(l.run.spec.ProgressDeadline); err != nil {
 			return err
 		}
-		if l.inFlight == 0 {
-			l.progress = time.Now() // TP lives; there is nothing to read yet
-		}
+		l.alive()
 	}
 }
 
-// settleHeld counts the pieces of a prefix that D's engine has as landed, once.
-func (l *loop) settleHeld() error {
-	held := l.landing.Held()
-	if len(held) == 0 || l.held != nil {
-		return nil
+func (l *loop) isDone() bool {
+	l.state.Lock()
+	defer l.state.Unlock()
+	return l.done
+}
+
+// alive says that TP lives; it is progress while there is nothing to read.
+func (l *loop) alive() {
+	l.state.Lock()
+	defer l.state.Unlock()
+	if l.inFlight == 0 {
+		l.progress = time.Now()
 	}
-	if err := l.landing.Post(held, l.grant); err != nil {
-		return err
-	}
-	l.held = map[uint32]bool{}
-	for _, p := range held {
-		l.held[p], l.status[p] = true, here
-	}
-	return l.landing.Landed(held, 0)
 }
 
 func (l *loop) open(ctx context.Context, address string) (transport.Lane, error) {
@@ -256,119 +279,19 @@ func (l *loop) release() {
 	l.lane = nil
 }
 
-// disconnect ends the connection, then says so: what was posted is over.
+// disconnect ends the connection, then says so: what was asked for is over.
 func (l *loop) disconnect(lane transport.Lane) {
 	l.release()
 	lane.Close()
 	l.landing.Destroyed()
+	l.state.Lock()
+	defer l.state.Unlock()
 	for i, s := range l.status {
-		if s != here {
+		if s != here && s != unneeded {
 			l.status[i] = absent
 		}
 	}
-	l.ready, l.inFlight, l.nonce = nil, 0, 0
-}
-
-// ask posts and asks for announced pieces while the window has room. It refills
-// when half of it is free, so that one READ names many pieces.
-func (l *loop) ask(lane transport.Lane) error {
-	if l.inFlight > WindowBytes/2 || len(l.ready) == 0 {
-		return nil
-	}
-	var pieces []uint32
-	bytes := l.inFlight
-	for len(l.ready) > 0 && bytes < WindowBytes {
-		r := &l.ready[0]
-		if l.status[r.First] == absent {
-			bytes += uint64(l.landing.Length(r.First))
-			if bytes > WindowBytes && len(pieces) > 0 {
-				break
-			}
-			pieces = append(pieces, r.First)
-			l.status[r.First] = asked
-		}
-		r.First++
-		if r.Count--; r.Count == 0 {
-			l.ready = l.ready[1:]
-		}
-	}
-	if len(pieces) == 0 {
-		return nil
-	}
-	if err := l.landing.Post(pieces, l.grant); err != nil {
-		return err
-	}
-	if l.began.IsZero() {
-		l.began = time.Now()
-	}
-	runs := wire.Runs(pieces)
-	for len(runs) > 0 {
-		n := min(len(runs), wire.MaxRuns)
-		if err := lane.Read(runs[:n]); err != nil {
-			return err
-		}
-		runs = runs[n:]
-	}
-	for _, p := range pieces {
-		l.inFlight += uint64(l.landing.Length(p))
-	}
-	return nil
-}
-
-// verify compares what landed with what P sealed, and asks the question.
-func (l *loop) verify(lane transport.Lane) error {
-	if l.digests == nil || l.nonce != 0 || l.done {
-		return nil
-	}
-	switch l.landing.State() {
-	case handoff.TargetLanded:
-		bad, err := l.compare()
-		if err != nil || bad {
-			return err
-		}
-		if err := l.landing.Verify(l.manifest); err != nil {
-			return err
-		}
-	case handoff.TargetVerified: // an earlier connection was lost before the answer
-	default:
-		return nil
-	}
-	nonce := handoff.Nonce(rand.Uint64() | 1)
-	if err := l.landing.Ask(nonce, l.grant); err != nil {
-		return err
-	}
-	l.nonce = nonce
-	return lane.Ask(wire.Question{Grant: l.grant, Incarnation: l.run.spec.Plan.P.Incarnation, Manifest: l.manifest, Token: l.landing.Token(), Nonce: nonce})
-}
-
-// compare takes back every landed piece whose bytes are not what P sealed.
-func (l *loop) compare() (bad bool, err error) {
-	if l.run.spec.Unchecked {
-		return false, nil
-	}
-	for i, d := range l.digests {
-		piece := uint32(i)
-		if l.checks[i] == d || l.held[piece] {
-			continue
-		}
-		if err := l.landing.Misverify(piece); err != nil {
-			return true, err
-		}
-		bad = true
-		if err := l.again(piece, "the sealed digest"); err != nil {
-			return true, err
-		}
-	}
-	return bad, nil
-}
-
-// again queues a piece whose bytes differ for another read, once.
-func (l *loop) again(piece uint32, from string) error {
-	l.status[piece] = absent
-	if l.repulls[piece]++; l.repulls[piece] > MaxRepulls {
-		return handoff.Errorf(handoff.CodeIntegrity, "piece %d differs from %s after %d reads", piece, from, l.repulls[piece])
-	}
-	l.result.Repulled++
-	l.ready = append(l.ready, wire.Run{First: piece, Count: 1})
-	return nil
+	l.arrived(l.inFlight)
+	l.staging.destroyed()
+	l.ready, l.nonce = nil, 0
 }

@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	// WindowBytes bounds what is asked for and not here: what may still come after
-	// a cancel (L6).
+	// WindowBytes bounds, for each stream, what is asked for and not here: what may
+	// still come after a cancel (L6).
 	WindowBytes = 4 << 20
 	// MaxRepulls is how often a piece whose bytes differ is read again.
 	MaxRepulls = 1
 
+	batchBytes = 1 << 20                // of one request
 	backoffMax = 100 * time.Millisecond // between two connections
 )
 
@@ -46,8 +47,11 @@ type Spec struct {
 
 // Puller runs pulls: one per target, however often it is asked for.
 type Puller struct {
-	cfg   Config
-	rails rail.Book
+	cfg     Config
+	rails   rail.Book
+	plans   plans
+	credits credits
+	slots   sync.Pool // of *slot
 
 	mu      sync.Mutex
 	running map[handoff.Attempt]*Run
@@ -59,7 +63,7 @@ func New(cfg Config) *Puller {
 	if cfg.ProgressDeadline == 0 {
 		cfg.ProgressDeadline = handoff.ProgressDeadline
 	}
-	return &Puller{cfg: cfg, running: map[handoff.Attempt]*Run{}}
+	return &Puller{cfg: cfg, running: map[handoff.Attempt]*Run{}, slots: sync.Pool{New: func() any { return new(slot) }}}
 }
 
 // Pull starts the pull of a target, joins the one that runs, or gives the result

@@ -7,7 +7,7 @@ import "github.com/surehand/surehand/contracts/handoff"
 
 // Memory is one kind of memory. Its methods are called with extents that lie
 // inside of it, by any goroutine. A call that returned has ended: nothing of it
-// can land any more. Errors are typed.
+// can land any more, unless its error is NotQuiescent. Errors are typed.
 type Memory interface {
 	// Kind names it.
 	Kind() string

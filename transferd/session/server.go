@@ -31,6 +31,7 @@ type Config struct {
 	PeerAddress string // told to engines
 	Log         *slog.Logger
 	Remember    func([]handoff.EngineID) error // called before each attach and after each detach
+	CUDA        *native.CUDA                   // nil: engines with device memory are refused
 }
 
 // Server accepts engines.

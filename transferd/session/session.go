@@ -12,6 +12,7 @@ import (
 
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/contracts/rpc"
 	"github.com/surehand/surehand/transferd/fence"
 	"github.com/surehand/surehand/transferd/internal/flagpage"
@@ -146,7 +147,11 @@ func (s *session) adopt(m *transferv1.Attach, files []*os.File) (fence.Attached,
 	if err := handoff.ValidateID("engine", m.GetEngine()); err != nil {
 		return fence.Attached{}, err
 	}
-	layout, err := rpc.FromDigest("layout", m.GetLayout())
+	fingerprint, err := rpc.FromDigest("layout", m.GetLayout())
+	if err != nil {
+		return fence.Attached{}, err
+	}
+	described, encoded, err := describe(m.GetDescribed(), fingerprint)
 	if err != nil {
 		return fence.Attached{}, err
 	}
@@ -161,7 +166,7 @@ func (s *session) adopt(m *transferv1.Attach, files []*os.File) (fence.Attached,
 	if err != nil {
 		return fence.Attached{}, errors.Join(err, seg.Close())
 	}
-	e := &fence.Engine{ID: handoff.EngineID(m.GetEngine()), Revision: m.GetRevision(), Layout: layout, Segment: seg,
+	e := &fence.Engine{ID: handoff.EngineID(m.GetEngine()), Revision: m.GetRevision(), Layout: fingerprint, Described: described, Encoded: encoded, Segment: seg,
 		Page: flagpage.New(flags, m.GetFlagSlots()), Notify: s.notify,
 		Close: func() error { return errors.Join(seg.Close(), native.Unmap(flags)) }}
 	attached, err := s.server.attach(e)
@@ -172,9 +177,25 @@ func (s *session) adopt(m *transferv1.Attach, files []*os.File) (fence.Attached,
 	return attached, nil
 }
 
-// descriptors is how many come with an attach: plain memory has none of its own.
+// describe reads what a fingerprint stands for, and refuses what does not.
+func describe(m *transferv1.LayoutDescription, fingerprint handoff.Digest) (*layout.Described, []byte, error) {
+	if m == nil {
+		return nil, nil, nil
+	}
+	d, err := rpc.FromLayout(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	if got := d.Layout.Fingerprint(); got != fingerprint {
+		return nil, nil, handoff.Errorf(handoff.CodeInvalid, "the layout that is described is %s, the one that is named %s", got, fingerprint)
+	}
+	encoded, err := rpc.EncodeLayout(d)
+	return &d, encoded, err
+}
+
+// descriptors is how many come with an attach: only a memfd has one of its own.
 func descriptors(m *transferv1.Attach) int {
-	if m.GetProcessAddress() != 0 {
+	if m.GetProcessAddress() != 0 || m.GetCuda() != nil {
 		return 1
 	}
 	return 2
@@ -183,7 +204,12 @@ func descriptors(m *transferv1.Attach) int {
 // segment takes the engine's memory. Plain memory is of the process at the other
 // end of the socket, as the kernel knows it, and of no other.
 func (s *session) segment(m *transferv1.Attach, files []*os.File) (*segment.Segment, error) {
-	if m.GetProcessAddress() == 0 {
+	switch {
+	case m.GetCuda() != nil && m.GetProcessAddress() != 0:
+		return nil, handoff.Errorf(handoff.CodeInvalid, "a segment of two kinds")
+	case m.GetCuda() != nil:
+		return s.device(m.GetCuda(), m.GetSegmentBytes())
+	case m.GetProcessAddress() == 0:
 		return segment.Map(files[0], m.GetSegmentBytes())
 	}
 	p, err := native.PeerProcess(s.conn.Unix())
@@ -195,6 +221,17 @@ func (s *session) segment(m *transferv1.Attach, files []*os.File) (*segment.Segm
 		return nil, errors.Join(err, p.Close())
 	}
 	return seg, nil
+}
+
+func (s *session) device(m *transferv1.CudaMemory, bytes uint64) (*segment.Segment, error) {
+	driver := s.server.cfg.CUDA
+	switch {
+	case driver == nil:
+		return nil, handoff.Errorf(handoff.CodeDenied, "this daemon has no CUDA driver; it said why when it started")
+	case len(m.GetDevice()) != len(native.CUDADevice{}) || len(m.GetHandle()) != len(native.CUDAHandle{}):
+		return nil, handoff.Errorf(handoff.CodeInvalid, "a device of %d bytes and a handle of %d, want 16 and 64", len(m.GetDevice()), len(m.GetHandle()))
+	}
+	return segment.Device(driver, native.CUDADevice(m.GetDevice()), native.CUDAHandle(m.GetHandle()), m.GetOffset(), bytes)
 }
 
 func mapFlags(f *os.File, slots uint32) ([]byte, error) {

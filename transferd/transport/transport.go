@@ -20,7 +20,9 @@ type Lane interface {
 	Name() string
 	// Source is what there is to read.
 	Source() wire.Source
-	// Read asks for announced pieces; they come by Step.
+	// Streams is how many batches can be on their way side by side.
+	Streams() int
+	// Read asks for announced pieces; they come by Step, or by a stream beside it.
 	Read(runs []wire.Run) error
 	// Ask puts the question of the validated read; the answer comes by Step.
 	Ask(q wire.Question) error
@@ -39,7 +41,8 @@ type Lane interface {
 	Close()
 }
 
-// Sink is the pull's side of a lane. An error of it ends the Step with that error.
+// Sink is the pull's side of a lane, called by any of its streams. An error of it
+// ends the Step with that error.
 type Sink interface {
 	// Announced says that pieces may be asked for.
 	Announced(runs []wire.Run) error
@@ -54,6 +57,9 @@ type Sink interface {
 	Sealed(s wire.Sealed) error
 	// Answered hands over TP's answer to the question.
 	Answered(a wire.Answer) error
+	// Advance asks for more and verifies, as what came allows. A lane calls it after
+	// what came beside Step; after a Step the pull does by itself.
+	Advance(l Lane) error
 }
 
 // Target is whom and what a lane is opened to.

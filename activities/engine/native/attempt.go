@@ -2,6 +2,8 @@ package native
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"strconv"
 	"time"
@@ -163,4 +165,11 @@ func (f *Fleet) buried(k handoff.Attempt) {
 func (a *attempt) requestID() string {
 	k := a.plan.Attempt
 	return string(k.Handoff) + "-e" + strconv.Itoa(int(k.Epoch))
+}
+
+// salt keeps what D fetched for this attempt from every other one: two lives of
+// this process may name attempts alike.
+func (a *attempt) salt() string {
+	sum := sha256.Sum256([]byte(a.requestID() + "\x00" + strconv.FormatUint(uint64(a.plan.P.Incarnation), 10)))
+	return hex.EncodeToString(sum[:16])
 }

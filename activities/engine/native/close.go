@@ -136,7 +136,7 @@ func (f *Fleet) reject(a *attempt) bool {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(f.life, askTimeout)
-		err := s.server.Reject(ctx, a.prefill.request, a.prefill.got, a.prefill.header)
+		err := s.server.Reject(ctx, a.prefill.request, a.prefill.got, a.salt(), a.prefill.header)
 		cancel()
 		if err == nil {
 			return true

@@ -18,7 +18,7 @@ func (f *Fleet) dispatch(a *attempt) {
 	a.decode = d
 	close(a.sent)
 	f.wg.Go(func() {
-		d.answer, d.err = a.d.server.Decode(d.ctx, a.prefill.request, a.prefill.got, a.prefill.header)
+		d.answer, d.err = a.d.server.Decode(d.ctx, a.prefill.request, a.prefill.got, a.salt(), a.prefill.header)
 		if d.err != nil {
 			f.undispatched(a, d.err)
 		}

@@ -169,6 +169,27 @@ func TestAHandoffDuringWhichPLetGoIsNeverDelivered(t *testing.T) {
 	}
 }
 
+// D keeps a stale fetch in its prefix cache, and has no need to fetch the next
+// time: the same prompt must not find it there.
+func TestAStaleFetchIsNotFoundAgainInDsPrefixCache(t *testing.T) {
+	r := pair(t)
+	gate := make(chan struct{})
+	r.d[0].Set(func(f *vllmtest.Faults) { f.TokenGate = gate })
+	x := r.attempt(1, 0, 0)
+	x.must(x.reserve, x.prefill, x.pull)
+	r.p[0].Lapse()
+	x.attach()
+	x.must(x.commit)
+	close(gate)
+	wants(t, "reader", x.wait(), handoff.CodeNotValidated)
+	next := r.attempt(2, 0, 0)
+	next.must(next.reserve, next.prefill, next.pull)
+	next.attach()
+	next.must(next.commit)
+	next.whole()
+	r.clean()
+}
+
 func TestALateFirstTokenIsGivenOnlyWhereDRenewsAndPCounts(t *testing.T) {
 	for _, c := range []struct {
 		style vllm.Style

@@ -82,6 +82,7 @@ var Gaps = []Gap{
 	{"10, 21, S4", "nobody proves that a fetch has drained", "P and D free by their own rules; we never say that memory is free", handoff.CodeNone},
 	{"11, S6", "the transfer and the decode are one request: nothing can be verified in between", "the first token is held back until P's lease and counters are checked", handoff.CodeNotValidated},
 	{"12, S5, S14", "P cannot be asked whether it held the blocks without a gap", "our own lease, shorter than P's, is refused after its end; P's expiry counters must not rise", handoff.CodeLease},
+	{"4, S14", "D keeps what it fetched in its prefix cache before anybody could check it, and would serve a stale fetch again without a transfer", "each attempt has a cache salt of its own at D: nothing of it is found again, and a native hand-off finds nothing in D's prefix cache", handoff.CodeNone},
 	{"15, 28, S7", "no pins for each grant, no sealed digests", "revision and version are compared before the prefill; a damaged byte is not seen", handoff.CodeMismatch},
 	{"17", "an engine does not refuse orders to an earlier life of it", "P's start time and engine id are compared before the first token is given", handoff.CodeNotValidated},
 	{"16, S17", "D cannot hold room before the prefill", "our promises, D's blocks and queue as its metrics tell them; a D that is full all the same refuses", handoff.CodeCapacity},

@@ -17,15 +17,12 @@ const MaxEventBytes = 8 << 20
 // Decode sends D the client's body with P's parameters and gives the answer as
 // it comes. It is the transfer and the start of the decode in one: call it once
 // for an attempt. Ending ctx drops the connection, upon which D aborts.
-func (s *Server) Decode(ctx context.Context, r Request, p Prefilled, header http.Header) (*Answer, error) {
-	edits := []edit{}
-	if p.Transfer != nil {
-		edits = append(edits, edit{"kv_transfer_params", string(p.Transfer.Params)})
-	}
-	if p.IDs != nil && r.replaceable() {
-		edits = append(edits, edit{"prompt", string(p.IDs)})
-	}
-	resp, err := s.send(ctx, SideD, http.MethodPost, r.Path, r.Body.with(edits...), header)
+//
+// The salt must be the attempt's alone: D keeps what it fetched in its prefix cache
+// before anybody could check it, and would serve a stale fetch again, without any
+// transfer, to whoever asks with the same prompt and salt.
+func (s *Server) Decode(ctx context.Context, r Request, p Prefilled, salt string, header http.Header) (*Answer, error) {
+	resp, err := s.send(ctx, SideD, http.MethodPost, r.Path, r.Body.with(r.fetch(p, salt)...), header)
 	if err != nil {
 		return nil, err
 	}

@@ -19,18 +19,14 @@ const refusedTokens = 1 << 30
 //
 // A server that does not refuse is left at once, which it treats as an abort of
 // a request that holds the transfer: it then releases P as well.
-func (s *Server) Reject(ctx context.Context, r Request, p Prefilled, header http.Header) error {
+func (s *Server) Reject(ctx context.Context, r Request, p Prefilled, salt string, header http.Header) error {
 	if p.Transfer == nil {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	edits := append(r.limits(strconv.Itoa(refusedTokens)), edit{"stream", "true"}, edit{"stream_options", ""},
-		edit{"kv_transfer_params", string(p.Transfer.Params)})
-	if p.IDs != nil && r.replaceable() {
-		edits = append(edits, edit{"prompt", string(p.IDs)})
-	}
-	resp, err := s.send(ctx, SideD, http.MethodPost, r.Path, r.Body.with(edits...), header)
+	edits := append(r.limits(strconv.Itoa(refusedTokens)), edit{"stream", "true"}, edit{"stream_options", ""})
+	resp, err := s.send(ctx, SideD, http.MethodPost, r.Path, r.Body.with(append(edits, r.fetch(p, salt)...)...), header)
 	var f *Failure
 	switch {
 	case err == nil:

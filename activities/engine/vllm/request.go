@@ -2,6 +2,7 @@ package vllm
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -117,4 +118,17 @@ func (r *Request) replaceable() bool {
 	}
 	echo := r.Body.Get("echo")
 	return (echo == nil || string(echo) == "false") && strings.IndexByte(`"[`, prompt[0]) >= 0
+}
+
+// fetch is what D is told besides the client's words: where the prompt's state
+// is, as which tokens P read it, and under which salt D may keep it.
+func (r *Request) fetch(p Prefilled, salt string) []edit {
+	var edits []edit
+	if p.Transfer != nil {
+		edits = append(edits, edit{"kv_transfer_params", string(p.Transfer.Params)}, edit{"cache_salt", strconv.Quote(salt)})
+	}
+	if p.IDs != nil && r.replaceable() {
+		edits = append(edits, edit{"prompt", string(p.IDs)})
+	}
+	return edits
 }

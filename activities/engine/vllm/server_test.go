@@ -67,12 +67,12 @@ func TestAPairHandsOverAndTheAnswerIsPassedAsItIs(t *testing.T) {
 		n := vllmtest.NewNetwork()
 		p := n.Start(t, vllmtest.Options{Push: style == vllm.NIXLPush, Mooncake: style == vllm.Mooncake})
 		d := n.Start(t, vllmtest.Options{})
-		r := request(t, `{"model":"fake","prompt":"abc","max_tokens":4,"stream":true, "guided_json" : {"a":  [1.0]},"min_tokens":3}`)
+		r := request(t, `{"model":"fake","prompt":"abc","max_tokens":4,"stream":true, "guided_json" : {"a":  [1.0]},"min_tokens":3,"cache_salt":"the client's"}`)
 		got := prefill(t, open(t, p, style), r)
 		if p.Held() != 1 || got.PromptTokens == 0 || string(got.IDs) != "[11,12,13]" {
 			t.Fatalf("%s: %d held, %+v", style, p.Held(), got)
 		}
-		a, err := open(t, d, style).Decode(t.Context(), r, got, http.Header{"X-Request-Id": {"a1"}, "Idempotency-Key": {"k"}})
+		a, err := open(t, d, style).Decode(t.Context(), r, got, "salt-a1", http.Header{"X-Request-Id": {"a1"}, "Idempotency-Key": {"k"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestAPairHandsOverAndTheAnswerIsPassedAsItIs(t *testing.T) {
 			t.Errorf("%s: P still holds", style)
 		}
 		sent := string(d.Seen().Bodies[0])
-		for _, want := range []string{`"guided_json" : {"a":  [1.0]}`, `"prompt":[11,12,13]`, `"min_tokens":3`, `"max_tokens":4`} {
+		for _, want := range []string{`"guided_json" : {"a":  [1.0]}`, `"prompt":[11,12,13]`, `"min_tokens":3`, `"max_tokens":4`, `"cache_salt":"salt-a1"`} {
 			if !strings.Contains(sent, want) {
 				t.Errorf("%s: D was sent %s, want %s", style, sent, want)
 			}
@@ -118,7 +118,7 @@ func TestARefusedRequestReleasesP(t *testing.T) {
 	got := prefill(t, open(t, p, vllm.NIXLPull), r)
 	s := open(t, d, vllm.NIXLPull)
 	for range 2 { // safe to repeat
-		if err := s.Reject(t.Context(), r, got, nil); err != nil {
+		if err := s.Reject(t.Context(), r, got, "s", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,7 +126,7 @@ func TestARefusedRequestReleasesP(t *testing.T) {
 		t.Errorf("%d held, %+v", p.Held(), d.Seen())
 	}
 	d.Kill()
-	if err := s.Reject(t.Context(), r, got, nil); handoff.CodeOf(err) != handoff.CodeUnavailable {
+	if err := s.Reject(t.Context(), r, got, "s", nil); handoff.CodeOf(err) != handoff.CodeUnavailable {
 		t.Error(err)
 	}
 }
@@ -172,7 +172,7 @@ func TestAnEndThatDDidNotSayIsNotAnEnd(t *testing.T) {
 	s := open(t, d, vllm.NIXLPull)
 	r := request(t, `{"model":"fake","prompt":"a","max_tokens":5,"stream":true}`)
 	d.Set(func(f *vllmtest.Faults) { f.Truncate = 3 })
-	a, err := s.Decode(t.Context(), r, vllm.Prefilled{}, nil)
+	a, err := s.Decode(t.Context(), r, vllm.Prefilled{}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestAnEndThatDDidNotSayIsNotAnEnd(t *testing.T) {
 		t.Error(tokens, finish, err)
 	}
 	d.Set(func(f *vllmtest.Faults) { *f = vllmtest.Faults{ErrorEvent: true} })
-	if a, err = s.Decode(t.Context(), r, vllm.Prefilled{}, nil); err != nil {
+	if a, err = s.Decode(t.Context(), r, vllm.Prefilled{}, "", nil); err != nil {
 		t.Fatal(err)
 	}
 	text, _, _, err := all(t, a)
@@ -200,14 +200,14 @@ func TestStatusesAreTypedAndTheirWordsStayApart(t *testing.T) {
 	for status, want := range map[int]handoff.Code{400: handoff.CodeInvalid, 401: handoff.CodeDenied, 404: handoff.CodeMismatch,
 		429: handoff.CodeCapacity, 500: handoff.CodeEngine, 503: handoff.CodeCapacity} {
 		d.Set(func(f *vllmtest.Faults) { f.DecodeStatus = status })
-		_, err := s.Decode(t.Context(), r, vllm.Prefilled{}, nil)
+		_, err := s.Decode(t.Context(), r, vllm.Prefilled{}, "", nil)
 		var f *vllm.Failure
 		if handoff.CodeOf(err) != want || !errors.As(err, &f) || f.Status != status || len(f.Body) == 0 || strings.Contains(err.Error(), "injected") {
 			t.Errorf("%d: %v", status, err)
 		}
 	}
 	d.Kill()
-	_, err := s.Decode(t.Context(), r, vllm.Prefilled{}, nil)
+	_, err := s.Decode(t.Context(), r, vllm.Prefilled{}, "", nil)
 	var f *vllm.Failure
 	if handoff.CodeOf(err) != handoff.CodeEngine || !errors.As(err, &f) || !f.Down {
 		t.Error(err)

@@ -70,6 +70,7 @@ func command() *cobra.Command {
 	f.String("peer", "127.0.0.1:0", "host:port of the peer side")
 	f.String("advertise", "", "host:port by which other daemons reach the peer side (default: what it listens on)")
 	f.String("metrics", "", "loopback host:port of /metrics, /healthz and /readyz")
+	f.String("cuda", "libcuda.so.1", "CUDA driver library, for engines with device memory; empty: none. A host without it loses nothing else")
 	f.Duration("lease", handoff.LeaseDefault, "lease of targets and sources")
 	f.Duration("progress-deadline", handoff.ProgressDeadline, "how long a pull may go without a new byte")
 	f.Uint64("quarantine-bytes", 0, "per engine, bytes that may be quarantined before opens are refused (default: a quarter of its segment)")
@@ -153,7 +154,7 @@ func config(v *viper.Viper, errOut io.Writer) (daemon.Config, error) {
 	}
 	cfg := daemon.Config{
 		Node: handoff.NodeID(v.GetString("node")), Data: data, EngineSocket: v.GetString("engine-socket"),
-		Control: v.GetString("control"), Peer: v.GetString("peer"), Advertise: v.GetString("advertise"), Metrics: v.GetString("metrics"), TraceFile: v.GetString("trace"),
+		Control: v.GetString("control"), Peer: v.GetString("peer"), Advertise: v.GetString("advertise"), Metrics: v.GetString("metrics"), TraceFile: v.GetString("trace"), CUDA: v.GetString("cuda"),
 		Lease: v.GetDuration("lease"), ProgressDeadline: v.GetDuration("progress-deadline"), QuarantineMax: v.GetUint64("quarantine-bytes"), Unchecked: v.GetBool("allow-unchecked"),
 		Log: slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: level})),
 	}

@@ -24,7 +24,7 @@ const (
 	// pieces fit.
 	MaxFrameBytes = 32 << 20
 	// MaxFirstBytes bounds a peer's first message, before it is known.
-	MaxFirstBytes = 4 << 10
+	MaxFirstBytes = 16 << 10
 
 	growBytes = 256 << 10 // a frame's buffer grows with the bytes that came, not with what was claimed
 )

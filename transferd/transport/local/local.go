@@ -15,7 +15,7 @@ import (
 )
 
 // batchBytes is copied between two looks at whether the pull is over (L6).
-const batchBytes = 1 << 20
+const batchBytes = 256 << 10
 
 // Opener opens lanes inside one daemon.
 type Opener struct{ Core *fence.Core }
@@ -42,7 +42,7 @@ func (o *Opener) Open(ctx context.Context, t transport.Target, sink transport.Si
 		return nil, err
 	}
 	l := &lane{reading: r, sink: sink, lease: c.Lease(), unchecked: t.Unchecked, over: make(chan struct{})}
-	l.source = wire.Source{Grant: r.Grant(), State: r.State(), Shape: r.Shape()}
+	l.source = wire.Source{Grant: r.Grant(), State: r.State(), Shape: r.Shape(), Layout: r.Layout()}
 	return l, nil
 }
 
@@ -66,6 +66,7 @@ type lane struct {
 
 func (l *lane) Name() string        { return "local" }
 func (l *lane) Source() wire.Source { return l.source }
+func (l *lane) Streams() int        { return 1 }
 
 func (l *lane) Read(runs []wire.Run) error {
 	for _, r := range runs {

@@ -185,6 +185,7 @@ func (l *lane) greet(o *Opener, t transport.Target) error {
 
 func (l *lane) Name() string        { return "tcp" }
 func (l *lane) Source() wire.Source { return l.source }
+func (l *lane) Streams() int        { return 1 }
 
 func (l *lane) Read(runs []wire.Run) error {
 	if l.outstanding == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/wire"
+	"github.com/surehand/surehand/transferd/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,7 +57,8 @@ func (s *sink) Sealed(m wire.Sealed) error {
 	s.sealed++
 	return nil
 }
-func (s *sink) Answered(wire.Answer) error { s.answers++; return nil }
+func (s *sink) Answered(wire.Answer) error   { s.answers++; return nil }
+func (s *sink) Advance(transport.Lane) error { return nil }
 
 // play hands the text to a lane, step by step, and gives the error that ended it.
 func play(t *testing.T, text []byte) (*sink, error) {

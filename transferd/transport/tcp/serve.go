@@ -60,7 +60,7 @@ func serveReading(st *stream, reading *fence.Reading, lease time.Duration, unche
 	if err := st.conn.SetDeadline(time.Time{}); err != nil {
 		return false, err
 	}
-	first := wire.Source{Grant: reading.Grant(), State: reading.State(), Shape: reading.Shape()}
+	first := wire.Source{Grant: reading.Grant(), State: reading.State(), Shape: reading.Shape(), Layout: reading.Layout()}
 	if err := st.write(writeTimeout, func(b []byte) []byte { return wire.AppendSource(b, first) }); err != nil {
 		return false, err
 	}

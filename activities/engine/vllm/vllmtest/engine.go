@@ -41,6 +41,9 @@ type Engine struct {
 	next    int
 	expired int // counted lapses
 	late    int // fetches after expiry
+	// cached is D's prefix cache: whose tokens it answers a prompt with, by salt
+	// and prompt. It keeps a stale fetch as it keeps a good one.
+	cached map[string]string
 
 	// Faults and gates, guarded by mu; set them with Set.
 	faults Faults
@@ -98,7 +101,7 @@ func (n *Network) Start(t testing.TB, o Options) *Engine {
 	if o.Context == 0 {
 		o.Context = 4096
 	}
-	e := &Engine{t: t, net: n, options: o, held: map[int]time.Time{}}
+	e := &Engine{t: t, net: n, options: o, held: map[int]time.Time{}, cached: map[string]string{}}
 	if o.MaxRunning > 0 {
 		e.queue = make(chan struct{}, o.MaxRunning)
 	}
@@ -137,7 +140,7 @@ func (e *Engine) Kill() {
 	e.mu.Lock()
 	s, closed := e.server, e.closed
 	e.server = nil
-	e.held = map[int]time.Time{}
+	e.held, e.cached = map[int]time.Time{}, map[string]string{}
 	e.mu.Unlock()
 	if s == nil {
 		return

@@ -18,6 +18,8 @@ type body struct {
 	MinTokens  int             `json:"min_tokens"`
 	Stream     bool            `json:"stream"`
 	ReturnIDs  bool            `json:"return_token_ids"`
+	Messages   json.RawMessage `json:"messages"`
+	Salt       string          `json:"cache_salt"`
 	KV         *params         `json:"kv_transfer_params"`
 }
 
@@ -218,7 +220,20 @@ func (e *Engine) decode(w http.ResponseWriter, r *http.Request, b body) {
 			p.mu.Unlock()
 		}
 	}
-	e.answer(w, r, b, f, word)
+	e.answer(w, r, b, f, e.prefixed(b, word))
+}
+
+// prefixed is whose tokens D answers with: what its prefix cache has goes before
+// what it fetched or computed, which is kept for the next one.
+func (e *Engine) prefixed(b body, word string) string {
+	key := b.Salt + "\x00" + string(b.Prompt) + string(b.Messages)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if kept, ok := e.cached[key]; ok {
+		return kept
+	}
+	e.cached[key] = word
+	return word
 }
 
 // enter takes a place among the running, or waits, or refuses.

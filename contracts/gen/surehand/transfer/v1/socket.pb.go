@@ -392,9 +392,12 @@ type Attach struct {
 	FlagSlots      uint32                 `protobuf:"varint,3,opt,name=flag_slots,json=flagSlots,proto3" json:"flag_slots,omitempty"`
 	Revision       string                 `protobuf:"bytes,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	Layout         []byte                 `protobuf:"bytes,5,opt,name=layout,proto3" json:"layout,omitempty"`
-	ProcessAddress uint64                 `protobuf:"varint,6,opt,name=process_address,json=processAddress,proto3" json:"process_address,omitempty"` // 0: the segment is a memfd
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	ProcessAddress uint64                 `protobuf:"varint,6,opt,name=process_address,json=processAddress,proto3" json:"process_address,omitempty"` // 0: the segment is a memfd, or device memory
+	Cuda           *CudaMemory            `protobuf:"bytes,7,opt,name=cuda,proto3" json:"cuda,omitempty"`                                            // the segment is device memory; the flag page comes alone
+	// What layout stands for; without it only an equal layout can be read.
+	Described     *LayoutDescription `protobuf:"bytes,10,opt,name=described,proto3" json:"described,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attach) Reset() {
@@ -469,6 +472,81 @@ func (x *Attach) GetProcessAddress() uint64 {
 	return 0
 }
 
+func (x *Attach) GetCuda() *CudaMemory {
+	if x != nil {
+		return x.Cuda
+	}
+	return nil
+}
+
+func (x *Attach) GetDescribed() *LayoutDescription {
+	if x != nil {
+		return x.Described
+	}
+	return nil
+}
+
+// CudaMemory is an allocation of the engine's own process on a CUDA device.
+type CudaMemory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Device        []byte                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`  // UUID, 16 bytes: numbers differ between processes
+	Handle        []byte                 `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`  // CUipcMemHandle, 64 bytes
+	Offset        uint64                 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"` // of the segment in the allocation
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CudaMemory) Reset() {
+	*x = CudaMemory{}
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CudaMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CudaMemory) ProtoMessage() {}
+
+func (x *CudaMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CudaMemory.ProtoReflect.Descriptor instead.
+func (*CudaMemory) Descriptor() ([]byte, []int) {
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CudaMemory) GetDevice() []byte {
+	if x != nil {
+		return x.Device
+	}
+	return nil
+}
+
+func (x *CudaMemory) GetHandle() []byte {
+	if x != nil {
+		return x.Handle
+	}
+	return nil
+}
+
+func (x *CudaMemory) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
 type Attached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -482,7 +560,7 @@ type Attached struct {
 
 func (x *Attached) Reset() {
 	*x = Attached{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[3]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -494,7 +572,7 @@ func (x *Attached) String() string {
 func (*Attached) ProtoMessage() {}
 
 func (x *Attached) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[3]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -507,7 +585,7 @@ func (x *Attached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attached.ProtoReflect.Descriptor instead.
 func (*Attached) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{3}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Attached) GetNode() string {
@@ -561,7 +639,7 @@ type OpenTarget struct {
 
 func (x *OpenTarget) Reset() {
 	*x = OpenTarget{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[4]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +651,7 @@ func (x *OpenTarget) String() string {
 func (*OpenTarget) ProtoMessage() {}
 
 func (x *OpenTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[4]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +664,7 @@ func (x *OpenTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenTarget.ProtoReflect.Descriptor instead.
 func (*OpenTarget) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{4}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *OpenTarget) GetPlan() *Plan {
@@ -641,7 +719,7 @@ type TargetOpened struct {
 
 func (x *TargetOpened) Reset() {
 	*x = TargetOpened{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[5]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +731,7 @@ func (x *TargetOpened) String() string {
 func (*TargetOpened) ProtoMessage() {}
 
 func (x *TargetOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[5]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +744,7 @@ func (x *TargetOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetOpened.ProtoReflect.Descriptor instead.
 func (*TargetOpened) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{5}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TargetOpened) GetToken() *Token {
@@ -696,7 +774,7 @@ type OpenSource struct {
 
 func (x *OpenSource) Reset() {
 	*x = OpenSource{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[6]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +786,7 @@ func (x *OpenSource) String() string {
 func (*OpenSource) ProtoMessage() {}
 
 func (x *OpenSource) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[6]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +799,7 @@ func (x *OpenSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSource.ProtoReflect.Descriptor instead.
 func (*OpenSource) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{6}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OpenSource) GetPlan() *Plan {
@@ -770,7 +848,7 @@ type SourceOpened struct {
 
 func (x *SourceOpened) Reset() {
 	*x = SourceOpened{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[7]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +860,7 @@ func (x *SourceOpened) String() string {
 func (*SourceOpened) ProtoMessage() {}
 
 func (x *SourceOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[7]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +873,7 @@ func (x *SourceOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceOpened.ProtoReflect.Descriptor instead.
 func (*SourceOpened) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{7}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SourceOpened) GetCapability() []byte {
@@ -831,7 +909,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[8]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +921,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[8]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +934,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{8}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Announce) GetAttempt() *Attempt {
@@ -889,7 +967,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[9]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +979,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[9]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +992,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{9}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Seal) GetAttempt() *Attempt {
@@ -935,7 +1013,7 @@ type CloseSource struct {
 
 func (x *CloseSource) Reset() {
 	*x = CloseSource{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[10]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1025,7 @@ func (x *CloseSource) String() string {
 func (*CloseSource) ProtoMessage() {}
 
 func (x *CloseSource) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[10]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1038,7 @@ func (x *CloseSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSource.ProtoReflect.Descriptor instead.
 func (*CloseSource) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{10}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CloseSource) GetAttempt() *Attempt {
@@ -987,7 +1065,7 @@ type FinishTarget struct {
 
 func (x *FinishTarget) Reset() {
 	*x = FinishTarget{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[11]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1077,7 @@ func (x *FinishTarget) String() string {
 func (*FinishTarget) ProtoMessage() {}
 
 func (x *FinishTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[11]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1090,7 @@ func (x *FinishTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTarget.ProtoReflect.Descriptor instead.
 func (*FinishTarget) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{11}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FinishTarget) GetAttempt() *Attempt {
@@ -1033,7 +1111,7 @@ type Freed struct {
 
 func (x *Freed) Reset() {
 	*x = Freed{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[12]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1123,7 @@ func (x *Freed) String() string {
 func (*Freed) ProtoMessage() {}
 
 func (x *Freed) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[12]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1136,7 @@ func (x *Freed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Freed.ProtoReflect.Descriptor instead.
 func (*Freed) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{12}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Freed) GetAttempt() *Attempt {
@@ -1083,7 +1161,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[13]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1173,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[13]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1186,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{13}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{14}
 }
 
 type TargetEvent struct {
@@ -1123,7 +1201,7 @@ type TargetEvent struct {
 
 func (x *TargetEvent) Reset() {
 	*x = TargetEvent{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[14]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1213,7 @@ func (x *TargetEvent) String() string {
 func (*TargetEvent) ProtoMessage() {}
 
 func (x *TargetEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[14]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1226,7 @@ func (x *TargetEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetEvent.ProtoReflect.Descriptor instead.
 func (*TargetEvent) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{14}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TargetEvent) GetAttempt() *Attempt {
@@ -1191,7 +1269,7 @@ type SourceEvent struct {
 
 func (x *SourceEvent) Reset() {
 	*x = SourceEvent{}
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[15]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1281,7 @@ func (x *SourceEvent) String() string {
 func (*SourceEvent) ProtoMessage() {}
 
 func (x *SourceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[15]
+	mi := &file_surehand_transfer_v1_socket_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1294,7 @@ func (x *SourceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceEvent.ProtoReflect.Descriptor instead.
 func (*SourceEvent) Descriptor() ([]byte, []int) {
-	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{15}
+	return file_surehand_transfer_v1_socket_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SourceEvent) GetAttempt() *Attempt {
@@ -1274,7 +1352,7 @@ const file_surehand_transfer_v1_socket_proto_rawDesc = "" +
 	"\x04done\x18\x06 \x01(\v2\x1a.surehand.transfer.v1.DoneH\x00R\x04done\x12F\n" +
 	"\ftarget_event\x18\a \x01(\v2!.surehand.transfer.v1.TargetEventH\x00R\vtargetEvent\x12F\n" +
 	"\fsource_event\x18\b \x01(\v2!.surehand.transfer.v1.SourceEventH\x00R\vsourceEventB\x06\n" +
-	"\x04body\"\xc1\x01\n" +
+	"\x04body\"\xbe\x02\n" +
 	"\x06Attach\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12#\n" +
 	"\rsegment_bytes\x18\x02 \x01(\x04R\fsegmentBytes\x12\x1d\n" +
@@ -1282,7 +1360,15 @@ const file_surehand_transfer_v1_socket_proto_rawDesc = "" +
 	"flag_slots\x18\x03 \x01(\rR\tflagSlots\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\tR\brevision\x12\x16\n" +
 	"\x06layout\x18\x05 \x01(\fR\x06layout\x12'\n" +
-	"\x0fprocess_address\x18\x06 \x01(\x04R\x0eprocessAddress\"\xd3\x01\n" +
+	"\x0fprocess_address\x18\x06 \x01(\x04R\x0eprocessAddress\x124\n" +
+	"\x04cuda\x18\a \x01(\v2 .surehand.transfer.v1.CudaMemoryR\x04cuda\x12E\n" +
+	"\tdescribed\x18\n" +
+	" \x01(\v2'.surehand.transfer.v1.LayoutDescriptionR\tdescribed\"T\n" +
+	"\n" +
+	"CudaMemory\x12\x16\n" +
+	"\x06device\x18\x01 \x01(\fR\x06device\x12\x16\n" +
+	"\x06handle\x18\x02 \x01(\fR\x06handle\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x04R\x06offset\"\xd3\x01\n" +
 	"\bAttached\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12!\n" +
@@ -1352,71 +1438,75 @@ func file_surehand_transfer_v1_socket_proto_rawDescGZIP() []byte {
 	return file_surehand_transfer_v1_socket_proto_rawDescData
 }
 
-var file_surehand_transfer_v1_socket_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_surehand_transfer_v1_socket_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_surehand_transfer_v1_socket_proto_goTypes = []any{
-	(*EngineMessage)(nil), // 0: surehand.transfer.v1.EngineMessage
-	(*DaemonMessage)(nil), // 1: surehand.transfer.v1.DaemonMessage
-	(*Attach)(nil),        // 2: surehand.transfer.v1.Attach
-	(*Attached)(nil),      // 3: surehand.transfer.v1.Attached
-	(*OpenTarget)(nil),    // 4: surehand.transfer.v1.OpenTarget
-	(*TargetOpened)(nil),  // 5: surehand.transfer.v1.TargetOpened
-	(*OpenSource)(nil),    // 6: surehand.transfer.v1.OpenSource
-	(*SourceOpened)(nil),  // 7: surehand.transfer.v1.SourceOpened
-	(*Announce)(nil),      // 8: surehand.transfer.v1.Announce
-	(*Seal)(nil),          // 9: surehand.transfer.v1.Seal
-	(*CloseSource)(nil),   // 10: surehand.transfer.v1.CloseSource
-	(*FinishTarget)(nil),  // 11: surehand.transfer.v1.FinishTarget
-	(*Freed)(nil),         // 12: surehand.transfer.v1.Freed
-	(*Done)(nil),          // 13: surehand.transfer.v1.Done
-	(*TargetEvent)(nil),   // 14: surehand.transfer.v1.TargetEvent
-	(*SourceEvent)(nil),   // 15: surehand.transfer.v1.SourceEvent
-	(*Failure)(nil),       // 16: surehand.transfer.v1.Failure
-	(*Attempt)(nil),       // 17: surehand.transfer.v1.Attempt
-	(*Plan)(nil),          // 18: surehand.transfer.v1.Plan
-	(*Shape)(nil),         // 19: surehand.transfer.v1.Shape
-	(*Token)(nil),         // 20: surehand.transfer.v1.Token
-	(TargetState)(0),      // 21: surehand.transfer.v1.TargetState
-	(SourceState)(0),      // 22: surehand.transfer.v1.SourceState
+	(*EngineMessage)(nil),     // 0: surehand.transfer.v1.EngineMessage
+	(*DaemonMessage)(nil),     // 1: surehand.transfer.v1.DaemonMessage
+	(*Attach)(nil),            // 2: surehand.transfer.v1.Attach
+	(*CudaMemory)(nil),        // 3: surehand.transfer.v1.CudaMemory
+	(*Attached)(nil),          // 4: surehand.transfer.v1.Attached
+	(*OpenTarget)(nil),        // 5: surehand.transfer.v1.OpenTarget
+	(*TargetOpened)(nil),      // 6: surehand.transfer.v1.TargetOpened
+	(*OpenSource)(nil),        // 7: surehand.transfer.v1.OpenSource
+	(*SourceOpened)(nil),      // 8: surehand.transfer.v1.SourceOpened
+	(*Announce)(nil),          // 9: surehand.transfer.v1.Announce
+	(*Seal)(nil),              // 10: surehand.transfer.v1.Seal
+	(*CloseSource)(nil),       // 11: surehand.transfer.v1.CloseSource
+	(*FinishTarget)(nil),      // 12: surehand.transfer.v1.FinishTarget
+	(*Freed)(nil),             // 13: surehand.transfer.v1.Freed
+	(*Done)(nil),              // 14: surehand.transfer.v1.Done
+	(*TargetEvent)(nil),       // 15: surehand.transfer.v1.TargetEvent
+	(*SourceEvent)(nil),       // 16: surehand.transfer.v1.SourceEvent
+	(*Failure)(nil),           // 17: surehand.transfer.v1.Failure
+	(*LayoutDescription)(nil), // 18: surehand.transfer.v1.LayoutDescription
+	(*Attempt)(nil),           // 19: surehand.transfer.v1.Attempt
+	(*Plan)(nil),              // 20: surehand.transfer.v1.Plan
+	(*Shape)(nil),             // 21: surehand.transfer.v1.Shape
+	(*Token)(nil),             // 22: surehand.transfer.v1.Token
+	(TargetState)(0),          // 23: surehand.transfer.v1.TargetState
+	(SourceState)(0),          // 24: surehand.transfer.v1.SourceState
 }
 var file_surehand_transfer_v1_socket_proto_depIdxs = []int32{
 	2,  // 0: surehand.transfer.v1.EngineMessage.attach:type_name -> surehand.transfer.v1.Attach
-	4,  // 1: surehand.transfer.v1.EngineMessage.open_target:type_name -> surehand.transfer.v1.OpenTarget
-	6,  // 2: surehand.transfer.v1.EngineMessage.open_source:type_name -> surehand.transfer.v1.OpenSource
-	8,  // 3: surehand.transfer.v1.EngineMessage.announce:type_name -> surehand.transfer.v1.Announce
-	9,  // 4: surehand.transfer.v1.EngineMessage.seal:type_name -> surehand.transfer.v1.Seal
-	10, // 5: surehand.transfer.v1.EngineMessage.close_source:type_name -> surehand.transfer.v1.CloseSource
-	11, // 6: surehand.transfer.v1.EngineMessage.finish_target:type_name -> surehand.transfer.v1.FinishTarget
-	12, // 7: surehand.transfer.v1.EngineMessage.freed:type_name -> surehand.transfer.v1.Freed
-	16, // 8: surehand.transfer.v1.DaemonMessage.failure:type_name -> surehand.transfer.v1.Failure
-	3,  // 9: surehand.transfer.v1.DaemonMessage.attached:type_name -> surehand.transfer.v1.Attached
-	5,  // 10: surehand.transfer.v1.DaemonMessage.target_opened:type_name -> surehand.transfer.v1.TargetOpened
-	7,  // 11: surehand.transfer.v1.DaemonMessage.source_opened:type_name -> surehand.transfer.v1.SourceOpened
-	13, // 12: surehand.transfer.v1.DaemonMessage.done:type_name -> surehand.transfer.v1.Done
-	14, // 13: surehand.transfer.v1.DaemonMessage.target_event:type_name -> surehand.transfer.v1.TargetEvent
-	15, // 14: surehand.transfer.v1.DaemonMessage.source_event:type_name -> surehand.transfer.v1.SourceEvent
-	17, // 15: surehand.transfer.v1.Attached.adopted:type_name -> surehand.transfer.v1.Attempt
-	17, // 16: surehand.transfer.v1.Attached.closed:type_name -> surehand.transfer.v1.Attempt
-	18, // 17: surehand.transfer.v1.OpenTarget.plan:type_name -> surehand.transfer.v1.Plan
-	19, // 18: surehand.transfer.v1.OpenTarget.shape:type_name -> surehand.transfer.v1.Shape
-	20, // 19: surehand.transfer.v1.TargetOpened.token:type_name -> surehand.transfer.v1.Token
-	21, // 20: surehand.transfer.v1.TargetOpened.state:type_name -> surehand.transfer.v1.TargetState
-	18, // 21: surehand.transfer.v1.OpenSource.plan:type_name -> surehand.transfer.v1.Plan
-	19, // 22: surehand.transfer.v1.OpenSource.shape:type_name -> surehand.transfer.v1.Shape
-	22, // 23: surehand.transfer.v1.SourceOpened.state:type_name -> surehand.transfer.v1.SourceState
-	17, // 24: surehand.transfer.v1.Announce.attempt:type_name -> surehand.transfer.v1.Attempt
-	17, // 25: surehand.transfer.v1.Seal.attempt:type_name -> surehand.transfer.v1.Attempt
-	17, // 26: surehand.transfer.v1.CloseSource.attempt:type_name -> surehand.transfer.v1.Attempt
-	17, // 27: surehand.transfer.v1.FinishTarget.attempt:type_name -> surehand.transfer.v1.Attempt
-	17, // 28: surehand.transfer.v1.Freed.attempt:type_name -> surehand.transfer.v1.Attempt
-	17, // 29: surehand.transfer.v1.TargetEvent.attempt:type_name -> surehand.transfer.v1.Attempt
-	21, // 30: surehand.transfer.v1.TargetEvent.state:type_name -> surehand.transfer.v1.TargetState
-	17, // 31: surehand.transfer.v1.SourceEvent.attempt:type_name -> surehand.transfer.v1.Attempt
-	22, // 32: surehand.transfer.v1.SourceEvent.state:type_name -> surehand.transfer.v1.SourceState
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	5,  // 1: surehand.transfer.v1.EngineMessage.open_target:type_name -> surehand.transfer.v1.OpenTarget
+	7,  // 2: surehand.transfer.v1.EngineMessage.open_source:type_name -> surehand.transfer.v1.OpenSource
+	9,  // 3: surehand.transfer.v1.EngineMessage.announce:type_name -> surehand.transfer.v1.Announce
+	10, // 4: surehand.transfer.v1.EngineMessage.seal:type_name -> surehand.transfer.v1.Seal
+	11, // 5: surehand.transfer.v1.EngineMessage.close_source:type_name -> surehand.transfer.v1.CloseSource
+	12, // 6: surehand.transfer.v1.EngineMessage.finish_target:type_name -> surehand.transfer.v1.FinishTarget
+	13, // 7: surehand.transfer.v1.EngineMessage.freed:type_name -> surehand.transfer.v1.Freed
+	17, // 8: surehand.transfer.v1.DaemonMessage.failure:type_name -> surehand.transfer.v1.Failure
+	4,  // 9: surehand.transfer.v1.DaemonMessage.attached:type_name -> surehand.transfer.v1.Attached
+	6,  // 10: surehand.transfer.v1.DaemonMessage.target_opened:type_name -> surehand.transfer.v1.TargetOpened
+	8,  // 11: surehand.transfer.v1.DaemonMessage.source_opened:type_name -> surehand.transfer.v1.SourceOpened
+	14, // 12: surehand.transfer.v1.DaemonMessage.done:type_name -> surehand.transfer.v1.Done
+	15, // 13: surehand.transfer.v1.DaemonMessage.target_event:type_name -> surehand.transfer.v1.TargetEvent
+	16, // 14: surehand.transfer.v1.DaemonMessage.source_event:type_name -> surehand.transfer.v1.SourceEvent
+	3,  // 15: surehand.transfer.v1.Attach.cuda:type_name -> surehand.transfer.v1.CudaMemory
+	18, // 16: surehand.transfer.v1.Attach.described:type_name -> surehand.transfer.v1.LayoutDescription
+	19, // 17: surehand.transfer.v1.Attached.adopted:type_name -> surehand.transfer.v1.Attempt
+	19, // 18: surehand.transfer.v1.Attached.closed:type_name -> surehand.transfer.v1.Attempt
+	20, // 19: surehand.transfer.v1.OpenTarget.plan:type_name -> surehand.transfer.v1.Plan
+	21, // 20: surehand.transfer.v1.OpenTarget.shape:type_name -> surehand.transfer.v1.Shape
+	22, // 21: surehand.transfer.v1.TargetOpened.token:type_name -> surehand.transfer.v1.Token
+	23, // 22: surehand.transfer.v1.TargetOpened.state:type_name -> surehand.transfer.v1.TargetState
+	20, // 23: surehand.transfer.v1.OpenSource.plan:type_name -> surehand.transfer.v1.Plan
+	21, // 24: surehand.transfer.v1.OpenSource.shape:type_name -> surehand.transfer.v1.Shape
+	24, // 25: surehand.transfer.v1.SourceOpened.state:type_name -> surehand.transfer.v1.SourceState
+	19, // 26: surehand.transfer.v1.Announce.attempt:type_name -> surehand.transfer.v1.Attempt
+	19, // 27: surehand.transfer.v1.Seal.attempt:type_name -> surehand.transfer.v1.Attempt
+	19, // 28: surehand.transfer.v1.CloseSource.attempt:type_name -> surehand.transfer.v1.Attempt
+	19, // 29: surehand.transfer.v1.FinishTarget.attempt:type_name -> surehand.transfer.v1.Attempt
+	19, // 30: surehand.transfer.v1.Freed.attempt:type_name -> surehand.transfer.v1.Attempt
+	19, // 31: surehand.transfer.v1.TargetEvent.attempt:type_name -> surehand.transfer.v1.Attempt
+	23, // 32: surehand.transfer.v1.TargetEvent.state:type_name -> surehand.transfer.v1.TargetState
+	19, // 33: surehand.transfer.v1.SourceEvent.attempt:type_name -> surehand.transfer.v1.Attempt
+	24, // 34: surehand.transfer.v1.SourceEvent.state:type_name -> surehand.transfer.v1.SourceState
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_surehand_transfer_v1_socket_proto_init() }
@@ -1450,7 +1540,7 @@ func file_surehand_transfer_v1_socket_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_surehand_transfer_v1_socket_proto_rawDesc), len(file_surehand_transfer_v1_socket_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

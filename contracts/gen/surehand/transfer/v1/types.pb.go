@@ -777,6 +777,200 @@ func (x *Failure) GetDetail() string {
 	return ""
 }
 
+// LayoutDescription is contracts/layout's Layout and what it does not say of the
+// model, so that another layout of the same model can be read from it.
+type LayoutDescription struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	BlockTokens   uint32                 `protobuf:"varint,1,opt,name=block_tokens,json=blockTokens,proto3" json:"block_tokens,omitempty"`
+	Parallel      uint32                 `protobuf:"varint,2,opt,name=parallel,proto3" json:"parallel,omitempty"` // tensor-parallel ranks, all in this engine's memory
+	Caches        []*Cache               `protobuf:"bytes,3,rep,name=caches,proto3" json:"caches,omitempty"`
+	Items         []*Item                `protobuf:"bytes,4,rep,name=items,proto3" json:"items,omitempty"`
+	Heads         []uint32               `protobuf:"varint,5,rep,packed,name=heads,proto3" json:"heads,omitempty"`   // KV heads of each cache over all ranks
+	Replicated    []string               `protobuf:"bytes,6,rep,name=replicated,proto3" json:"replicated,omitempty"` // classes of items that every rank holds alike
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LayoutDescription) Reset() {
+	*x = LayoutDescription{}
+	mi := &file_surehand_transfer_v1_types_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LayoutDescription) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LayoutDescription) ProtoMessage() {}
+
+func (x *LayoutDescription) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_transfer_v1_types_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LayoutDescription.ProtoReflect.Descriptor instead.
+func (*LayoutDescription) Descriptor() ([]byte, []int) {
+	return file_surehand_transfer_v1_types_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *LayoutDescription) GetBlockTokens() uint32 {
+	if x != nil {
+		return x.BlockTokens
+	}
+	return 0
+}
+
+func (x *LayoutDescription) GetParallel() uint32 {
+	if x != nil {
+		return x.Parallel
+	}
+	return 0
+}
+
+func (x *LayoutDescription) GetCaches() []*Cache {
+	if x != nil {
+		return x.Caches
+	}
+	return nil
+}
+
+func (x *LayoutDescription) GetItems() []*Item {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *LayoutDescription) GetHeads() []uint32 {
+	if x != nil {
+		return x.Heads
+	}
+	return nil
+}
+
+func (x *LayoutDescription) GetReplicated() []string {
+	if x != nil {
+		return x.Replicated
+	}
+	return nil
+}
+
+type Cache struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Layers        uint32                 `protobuf:"varint,2,opt,name=layers,proto3" json:"layers,omitempty"`
+	KvHeads       uint32                 `protobuf:"varint,3,opt,name=kv_heads,json=kvHeads,proto3" json:"kv_heads,omitempty"` // of one rank
+	HeadDim       uint32                 `protobuf:"varint,4,opt,name=head_dim,json=headDim,proto3" json:"head_dim,omitempty"`
+	Dtype         string                 `protobuf:"bytes,5,opt,name=dtype,proto3" json:"dtype,omitempty"`
+	Packing       string                 `protobuf:"bytes,6,opt,name=packing,proto3" json:"packing,omitempty"`
+	Order         string                 `protobuf:"bytes,7,opt,name=order,proto3" json:"order,omitempty"`
+	Interior      string                 `protobuf:"bytes,8,opt,name=interior,proto3" json:"interior,omitempty"`
+	Window        uint32                 `protobuf:"varint,9,opt,name=window,proto3" json:"window,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cache) Reset() {
+	*x = Cache{}
+	mi := &file_surehand_transfer_v1_types_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cache) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cache) ProtoMessage() {}
+
+func (x *Cache) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_transfer_v1_types_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cache.ProtoReflect.Descriptor instead.
+func (*Cache) Descriptor() ([]byte, []int) {
+	return file_surehand_transfer_v1_types_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Cache) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Cache) GetLayers() uint32 {
+	if x != nil {
+		return x.Layers
+	}
+	return 0
+}
+
+func (x *Cache) GetKvHeads() uint32 {
+	if x != nil {
+		return x.KvHeads
+	}
+	return 0
+}
+
+func (x *Cache) GetHeadDim() uint32 {
+	if x != nil {
+		return x.HeadDim
+	}
+	return 0
+}
+
+func (x *Cache) GetDtype() string {
+	if x != nil {
+		return x.Dtype
+	}
+	return ""
+}
+
+func (x *Cache) GetPacking() string {
+	if x != nil {
+		return x.Packing
+	}
+	return ""
+}
+
+func (x *Cache) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
+}
+
+func (x *Cache) GetInterior() string {
+	if x != nil {
+		return x.Interior
+	}
+	return ""
+}
+
+func (x *Cache) GetWindow() uint32 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
 var File_surehand_transfer_v1_types_proto protoreflect.FileDescriptor
 
 const file_surehand_transfer_v1_types_proto_rawDesc = "" +
@@ -829,7 +1023,26 @@ const file_surehand_transfer_v1_types_proto_rawDesc = "" +
 	"\adigests\x18\x03 \x03(\aR\adigests\"5\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail*\xfd\x01\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xef\x01\n" +
+	"\x11LayoutDescription\x12!\n" +
+	"\fblock_tokens\x18\x01 \x01(\rR\vblockTokens\x12\x1a\n" +
+	"\bparallel\x18\x02 \x01(\rR\bparallel\x123\n" +
+	"\x06caches\x18\x03 \x03(\v2\x1b.surehand.transfer.v1.CacheR\x06caches\x120\n" +
+	"\x05items\x18\x04 \x03(\v2\x1a.surehand.transfer.v1.ItemR\x05items\x12\x14\n" +
+	"\x05heads\x18\x05 \x03(\rR\x05heads\x12\x1e\n" +
+	"\n" +
+	"replicated\x18\x06 \x03(\tR\n" +
+	"replicated\"\xe3\x01\n" +
+	"\x05Cache\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06layers\x18\x02 \x01(\rR\x06layers\x12\x19\n" +
+	"\bkv_heads\x18\x03 \x01(\rR\akvHeads\x12\x19\n" +
+	"\bhead_dim\x18\x04 \x01(\rR\aheadDim\x12\x14\n" +
+	"\x05dtype\x18\x05 \x01(\tR\x05dtype\x12\x18\n" +
+	"\apacking\x18\x06 \x01(\tR\apacking\x12\x14\n" +
+	"\x05order\x18\a \x01(\tR\x05order\x12\x1a\n" +
+	"\binterior\x18\b \x01(\tR\binterior\x12\x16\n" +
+	"\x06window\x18\t \x01(\rR\x06window*\xfd\x01\n" +
 	"\vTargetState\x12\x1c\n" +
 	"\x18TARGET_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TARGET_STATE_OPENED\x10\x01\x12\x18\n" +
@@ -861,36 +1074,40 @@ func file_surehand_transfer_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_surehand_transfer_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_surehand_transfer_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_surehand_transfer_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_surehand_transfer_v1_types_proto_goTypes = []any{
-	(TargetState)(0), // 0: surehand.transfer.v1.TargetState
-	(SourceState)(0), // 1: surehand.transfer.v1.SourceState
-	(*Attempt)(nil),  // 2: surehand.transfer.v1.Attempt
-	(*Seat)(nil),     // 3: surehand.transfer.v1.Seat
-	(*Reader)(nil),   // 4: surehand.transfer.v1.Reader
-	(*Plan)(nil),     // 5: surehand.transfer.v1.Plan
-	(*Token)(nil),    // 6: surehand.transfer.v1.Token
-	(*Group)(nil),    // 7: surehand.transfer.v1.Group
-	(*Item)(nil),     // 8: surehand.transfer.v1.Item
-	(*Shape)(nil),    // 9: surehand.transfer.v1.Shape
-	(*Manifest)(nil), // 10: surehand.transfer.v1.Manifest
-	(*Failure)(nil),  // 11: surehand.transfer.v1.Failure
+	(TargetState)(0),          // 0: surehand.transfer.v1.TargetState
+	(SourceState)(0),          // 1: surehand.transfer.v1.SourceState
+	(*Attempt)(nil),           // 2: surehand.transfer.v1.Attempt
+	(*Seat)(nil),              // 3: surehand.transfer.v1.Seat
+	(*Reader)(nil),            // 4: surehand.transfer.v1.Reader
+	(*Plan)(nil),              // 5: surehand.transfer.v1.Plan
+	(*Token)(nil),             // 6: surehand.transfer.v1.Token
+	(*Group)(nil),             // 7: surehand.transfer.v1.Group
+	(*Item)(nil),              // 8: surehand.transfer.v1.Item
+	(*Shape)(nil),             // 9: surehand.transfer.v1.Shape
+	(*Manifest)(nil),          // 10: surehand.transfer.v1.Manifest
+	(*Failure)(nil),           // 11: surehand.transfer.v1.Failure
+	(*LayoutDescription)(nil), // 12: surehand.transfer.v1.LayoutDescription
+	(*Cache)(nil),             // 13: surehand.transfer.v1.Cache
 }
 var file_surehand_transfer_v1_types_proto_depIdxs = []int32{
-	2, // 0: surehand.transfer.v1.Plan.attempt:type_name -> surehand.transfer.v1.Attempt
-	3, // 1: surehand.transfer.v1.Plan.p:type_name -> surehand.transfer.v1.Seat
-	3, // 2: surehand.transfer.v1.Plan.d:type_name -> surehand.transfer.v1.Seat
-	4, // 3: surehand.transfer.v1.Plan.reader:type_name -> surehand.transfer.v1.Reader
-	2, // 4: surehand.transfer.v1.Token.attempt:type_name -> surehand.transfer.v1.Attempt
-	7, // 5: surehand.transfer.v1.Shape.groups:type_name -> surehand.transfer.v1.Group
-	8, // 6: surehand.transfer.v1.Shape.items:type_name -> surehand.transfer.v1.Item
-	2, // 7: surehand.transfer.v1.Manifest.attempt:type_name -> surehand.transfer.v1.Attempt
-	9, // 8: surehand.transfer.v1.Manifest.shape:type_name -> surehand.transfer.v1.Shape
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	2,  // 0: surehand.transfer.v1.Plan.attempt:type_name -> surehand.transfer.v1.Attempt
+	3,  // 1: surehand.transfer.v1.Plan.p:type_name -> surehand.transfer.v1.Seat
+	3,  // 2: surehand.transfer.v1.Plan.d:type_name -> surehand.transfer.v1.Seat
+	4,  // 3: surehand.transfer.v1.Plan.reader:type_name -> surehand.transfer.v1.Reader
+	2,  // 4: surehand.transfer.v1.Token.attempt:type_name -> surehand.transfer.v1.Attempt
+	7,  // 5: surehand.transfer.v1.Shape.groups:type_name -> surehand.transfer.v1.Group
+	8,  // 6: surehand.transfer.v1.Shape.items:type_name -> surehand.transfer.v1.Item
+	2,  // 7: surehand.transfer.v1.Manifest.attempt:type_name -> surehand.transfer.v1.Attempt
+	9,  // 8: surehand.transfer.v1.Manifest.shape:type_name -> surehand.transfer.v1.Shape
+	13, // 9: surehand.transfer.v1.LayoutDescription.caches:type_name -> surehand.transfer.v1.Cache
+	8,  // 10: surehand.transfer.v1.LayoutDescription.items:type_name -> surehand.transfer.v1.Item
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_surehand_transfer_v1_types_proto_init() }
@@ -904,7 +1121,7 @@ func file_surehand_transfer_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_surehand_transfer_v1_types_proto_rawDesc), len(file_surehand_transfer_v1_types_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

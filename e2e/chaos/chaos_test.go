@@ -1,0 +1,166 @@
+package chaos
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/traffic"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestEveryCellHasARequiredOutcome(t *testing.T) {
+	if n := len(All()); n < 240 {
+		t.Errorf("%d cells, want at least 240", n)
+	}
+	for _, c := range All() {
+		f, err := find(c.Fault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, ok := f.Expect[c.Victim]
+		if !ok {
+			row = f.Expect["*"]
+		}
+		if len(row) != len(Phases) {
+			t.Errorf("%s: the row %q has no letter for each of %d phases", c, row, len(Phases))
+		}
+		if o := f.expected(c.Victim, c.Phase); strings.HasPrefix(o.String(), "outcome") {
+			t.Errorf("%s: %s", c, o)
+		}
+	}
+}
+
+func TestAFewCellsAreASpreadOfAllFaults(t *testing.T) {
+	c := Campaign{Seed: 7, Cells: len(Faults())}
+	cells, err := c.choose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, cell := range cells {
+		seen[cell.Fault] = true
+	}
+	if len(seen) != len(Faults()) {
+		t.Errorf("%d of %d faults in %v", len(seen), len(Faults()), cells)
+	}
+	same, err := (&Campaign{Seed: 7, Cells: len(cells)}).choose()
+	if err != nil || !slices.Equal(cells, same) {
+		t.Errorf("the same seed chose %v, %v", same, err)
+	}
+	if other, err := (&Campaign{Seed: 8, Cells: len(cells)}).choose(); err != nil || slices.Equal(cells, other) {
+		t.Errorf("another seed chose the same: %v", err)
+	}
+	if only, err := (&Campaign{Only: "kill/*/commit"}).choose(); err != nil || len(only) != len(everyone) {
+		t.Errorf("%v, %v", only, err)
+	}
+	if _, err := (&Campaign{Only: "nothing/*/*"}).choose(); err == nil {
+		t.Error("a pattern of no cell was accepted")
+	}
+}
+
+// answer of a synthetic engine with so many tokens.
+func answer(tokens int, done bool) traffic.Answer {
+	var words []string
+	for i := range tokens {
+		words = append(words, "w"+string(rune('0'+i)))
+	}
+	a := traffic.Answer{Status: 200, Text: strings.Join(words, " "), Pieces: tokens, Usage: traffic.Usage{Completion: tokens}}
+	if done {
+		a.Done, a.Finish = true, "length"
+	}
+	return a
+}
+
+func refused(pieces int) traffic.Answer {
+	a := answer(pieces, false)
+	at := uint32(pieces)
+	a.Failure = &traffic.Failure{Code: "stream_broken", Type: "server_error", Position: &at}
+	return a
+}
+
+func TestWhatAnOutcomeAsksForIsAsked(t *testing.T) {
+	broken := answer(2, false)
+	broken.Broken = errors.New("reset")
+	other := answer(3, true)
+	other.Text = "w0 w2 w1"
+	for _, c := range []struct {
+		what string
+		want Outcome
+		got  traffic.Answer
+		ok   bool
+	}{
+		{"a whole stream", Whole, answer(3, true), true},
+		{"a short one", Whole, answer(2, true), false},
+		{"a refusal for whole", Whole, refused(0), false},
+		{"a refusal", Ends, refused(2), true},
+		{"a broken connection", Ends, broken, false},
+		{"a broken connection of a dead gateway", Cut, broken, true},
+		{"another's token, even so", Cut, other, false},
+		{"whole where a refusal is due", Refuses, answer(3, true), false},
+		{"a refusal where it is due", Refuses, refused(2), true},
+		{"whatever the client that left saw", Left, broken, true},
+	} {
+		if err := Required(c.want, c.got, 3); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+}
+
+func TestTwoOwnersAreSeen(t *testing.T) {
+	at := func(epoch handoff.Epoch) fleet.Event {
+		return fleet.Event{Machine: "target", From: handoff.TargetValidated.String(), To: handoff.TargetCommitted.String(),
+			Attempt: handoff.Attempt{Handoff: "h.1", Epoch: epoch, Nonce: handoff.Nonce(epoch)}}
+	}
+	if err := OneOwner([]fleet.Event{at(1), at(2)}); err != nil {
+		t.Error(err)
+	}
+	if err := OneOwner([]fleet.Event{at(2), at(1)}); err == nil {
+		t.Error("an older attempt became visible after a newer one, and nobody minds")
+	}
+}
+
+// A report shows what broke, what held and what could not be run, and escapes
+// what came from elsewhere.
+func TestAReportShowsEveryKindOfCell(t *testing.T) {
+	c := Campaign{Seed: 3, Command: "chaos --only ", Began: time.Now(), Results: []Result{
+		{Cell: Cell{"kill", "p1", Transfer}, Required: "whole", Verdict: "whole (60 tokens)", Events: []string{"tp1.i1 source"}, History: "1 STARTED"},
+		{Cell: Cell{"kill", "d1", Decode}, Verdict: "broken", Broken: []string{"at rest: <b>held</b>"}},
+		{Cell: Cell{"cut", "d1", Decode}, Skipped: "needs root"},
+	}}
+	for name, write := range map[string]func(io.Writer) error{"html": c.WriteHTML, "text": c.WriteText, "json": c.WriteJSON} {
+		var out bytes.Buffer
+		if err := write(&out); err != nil {
+			t.Fatal(name, err)
+		}
+		text := out.String()
+		if !strings.Contains(text, "kill") || !strings.Contains(text, "at rest: ") {
+			t.Errorf("%s: %s", name, text)
+		}
+		switch name {
+		case "html":
+			for _, want := range []string{`class="hold"`, `class="broken"`, `class="skipped"`, `class="not-run"`, "&lt;b&gt;held", "chaos --only kill/p1/transfer", "tp1.i1 source", "1 STARTED"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("the report lacks %s", want)
+				}
+			}
+		case "json":
+			if !json.Valid(out.Bytes()) {
+				t.Error("not JSON")
+			}
+		}
+	}
+	if hold, broken, skipped := c.Counts(); hold != 1 || broken != 1 || skipped != 1 {
+		t.Error(hold, broken, skipped)
+	}
+}

@@ -1,0 +1,62 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/surehand/surehand/e2e/fleet"
+)
+
+// Heal takes a fault back.
+type Heal func(ctx context.Context) error
+
+// nothing to take back: the fleet's own Heal starts and resumes processes.
+func healed(context.Context) error { return nil }
+
+// Fault is one thing that can happen to one process.
+type Fault struct {
+	Name, About string
+	// Victims are names of processes, or "*" for every kind of them.
+	Victims []string
+	// Available is nil when the fault can be injected on this machine.
+	Available func(*Stage) error
+	// Prepare, before the request is sent; may be nil.
+	Prepare func(ctx context.Context, s *Stage) error
+	Inject  func(ctx context.Context, s *Stage, victim string) (Heal, error)
+	// Expect is the required outcome in each phase, by victim or "*".
+	Expect map[string]Expected
+}
+
+// everyone is one process of each kind, in the matrix's order.
+var everyone = []string{"g1", "p1", "d1", "tp1", "td1", fleet.Redis, fleet.Temporal}
+
+var registered []Fault
+
+// register is called by the files of faults as they are loaded.
+func register(f Fault) {
+	if f.Available == nil {
+		f.Available = func(*Stage) error { return nil }
+	}
+	if slices.Equal(f.Victims, []string{"*"}) {
+		f.Victims = everyone
+	}
+	registered = append(registered, f)
+}
+
+// Faults are all of them, by name.
+func Faults() []Fault {
+	out := slices.Clone(registered)
+	slices.SortFunc(out, func(a, b Fault) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func find(name string) (Fault, error) {
+	for _, f := range registered {
+		if f.Name == name {
+			return f, nil
+		}
+	}
+	return Fault{}, fmt.Errorf("no fault is called %q", name)
+}

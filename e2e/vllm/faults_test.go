@@ -1,0 +1,245 @@
+package vllm
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/pair"
+	"github.com/surehand/surehand/workers/vllmenv"
+)
+
+// sent is a request under way.
+type sent struct {
+	leave context.CancelFunc
+	first chan struct{} // closed by its first token
+	done  chan struct{}
+	got   pair.Answer
+	err   error
+}
+
+func send(t *testing.T, a pair.Ask) *sent {
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	s := &sent{leave: cancel, first: make(chan struct{}), done: make(chan struct{})}
+	a.OnToken = func(got int) {
+		if got == 1 {
+			close(s.first)
+		}
+	}
+	go func() {
+		defer close(s.done)
+		s.got, s.err = a.Send(ctx, rig.URL())
+	}()
+	t.Cleanup(cancel)
+	return s
+}
+
+// reaches waits until the request gave its first token.
+func (s *sent) reaches(t *testing.T) {
+	t.Helper()
+	select {
+	case <-s.first:
+	case <-s.done:
+		t.Fatal("it ended before its first token:", s.got, s.err)
+	}
+}
+
+// long decodes for as long as a test needs: its context is nearly full of tokens.
+func long(t *testing.T) pair.Ask { return pair.Ask{Prompt: text(t, 0, 2), Tokens: 800} }
+
+// killed kills an engine in the middle of a decode, and brings it up again on the
+// same port. What the client got is told.
+func killed(t *testing.T, e **vllmenv.Engine) pair.Answer {
+	t.Helper()
+	s := send(t, long(t))
+	s.reaches(t)
+	if err := (*e).Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.done
+	again, err := rig.Host.Start(t.Context(), (*e).Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	*e = again
+	serves(t)
+	t.Logf("the client got: %s, %v", s.got.Code, len(s.got.Tokens))
+	return s.got
+}
+
+func serves(t *testing.T) {
+	t.Helper()
+	eventually(t, "the pair serves again", func() bool {
+		got, err := pair.Ask{Prompt: "Hi", Tokens: 2}.Send(t.Context(), rig.URL())
+		return err == nil && got.Ended()
+	})
+}
+
+func TestADThatIsKilledInItsDecodeEndsTheStreamTyped(t *testing.T) {
+	got := killed(t, &rig.D)
+	if got.Broken != nil || got.Code == "" || len(got.Tokens) == 0 {
+		t.Errorf("the client got %s", got)
+	}
+	t.Logf("all blocks were free after %s", rest(t).Round(time.Millisecond))
+}
+
+func TestAPThatIsKilledAfterTheTransferCostsNothing(t *testing.T) {
+	got := killed(t, &rig.P)
+	if !got.Ended() || len(got.Tokens) != 800 {
+		t.Errorf("the client got %s", got)
+	}
+	equal(t, pair.Ask{Prompt: text(t, 1, 2), Tokens: 8})
+	rest(t)
+}
+
+func TestAGatewayThatIsKilledLeavesNothingBehind(t *testing.T) {
+	s := send(t, long(t))
+	s.reaches(t)
+	g := rig.Fleet.Process(fleet.Gateway)
+	if err := g.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.done
+	if s.got.Broken == nil {
+		t.Errorf("the client got %s", s.got)
+	}
+	t.Logf("all blocks were free after %s", rest(t).Round(time.Millisecond))
+	if err := g.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, pair.Ask{Prompt: text(t, 1, 2), Tokens: 8})
+}
+
+func TestAClientThatLeavesInTheDecodeFreesD(t *testing.T) {
+	s := send(t, long(t))
+	s.reaches(t)
+	s.leave()
+	<-s.done
+	t.Logf("all blocks were free after %s", rest(t).Round(time.Millisecond))
+}
+
+func TestWhatDRejectsIsToldInItsOwnWordsAndPIsFreed(t *testing.T) {
+	s := send(t, pair.Ask{Prompt: text(t, 0, 3), Tokens: 8, More: map[string]any{"temperature": -1}})
+	<-s.done
+	if s.err != nil || s.got.Status != 400 || s.got.Message == "" {
+		t.Errorf("%s, %v", s.got, s.err)
+	}
+	// More tokens than the context has: found between P and D, and P is told.
+	s = send(t, pair.Ask{Prompt: text(t, 1, 3), Tokens: 1020})
+	<-s.done
+	if s.err != nil || s.got.Status != 400 {
+		t.Errorf("%s, %v", s.got, s.err)
+	}
+	t.Logf("all blocks were free after %s", rest(t).Round(time.Millisecond))
+}
+
+// held has the next request to a side wait until the test lets it go, or until
+// who asks is gone.
+func held(f *pair.Front) (there chan struct{}, letGo func()) {
+	there, gate := make(chan struct{}), make(chan struct{})
+	f.HoldNext(func(ctx context.Context) {
+		close(there)
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+	})
+	return there, sync.OnceFunc(func() { close(gate) })
+}
+
+func TestAClientThatLeavesBeforeDWasAskedFreesPBeforeItsTimer(t *testing.T) {
+	for name, f := range map[string]*pair.Front{"on the way to P": rig.InP, "between P and D": rig.InD} {
+		t.Run(name, func(t *testing.T) {
+			there, letGo := held(f)
+			defer letGo()
+			before := look(t, rig.P.URL).Sum(pair.Expired, "", "")
+			s := send(t, pair.Ask{Prompt: text(t, 0, 4), Tokens: 8})
+			<-there
+			s.leave()
+			<-s.done
+			t.Logf("all blocks were free after %s", rest(t).Round(time.Millisecond))
+			if n := look(t, rig.P.URL).Sum(pair.Expired, "", "") - before; n != 0 {
+				t.Errorf("%.0f leases ended by P's timer", n)
+			}
+			eventually(t, "nothing is under way", func() bool {
+				c, err := pair.Look(t.Context(), rig.URL())
+				return err == nil && c.Has("surehand_native_attempts_open") && c.Sum("surehand_native_attempts_open", "", "") == 0
+			})
+		})
+	}
+}
+
+func TestAClientThatLeavesWhilePComputesIsAborted(t *testing.T) {
+	there := make(chan error, 1)
+	rig.InP.HoldNext(func(context.Context) { there <- rig.P.Pause() })
+	s := send(t, pair.Ask{Prompt: text(t, 0, 4), Tokens: 8})
+	if err := <-there; err != nil {
+		t.Fatal(err)
+	}
+	s.leave()
+	<-s.done
+	if err := rig.P.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("all blocks were free after %s", rest(t).Round(time.Millisecond))
+	serves(t)
+}
+
+// killedHeld kills an engine while a request waits in front of a side.
+func killedHeld(t *testing.T, f *pair.Front, e **vllmenv.Engine) pair.Answer {
+	t.Helper()
+	there, letGo := held(f)
+	s := send(t, pair.Ask{Prompt: text(t, 0, 4), Tokens: 8})
+	<-there
+	if err := (*e).Kill(); err != nil {
+		t.Fatal(err)
+	}
+	letGo()
+	<-s.done
+	again, err := rig.Host.Start(t.Context(), (*e).Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	*e = again
+	serves(t)
+	t.Logf("the client got: %s", s.got)
+	t.Logf("all blocks were free after %s", rest(t).Round(time.Millisecond))
+	return s.got
+}
+
+func TestAnEngineThatIsKilledBeforeTheFirstTokenIsATypedRefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		f *pair.Front
+		e **vllmenv.Engine
+	}{
+		"P in its prefill":       {rig.InP, &rig.P},
+		"P before the transfer":  {rig.InD, &rig.P},
+		"D as it is being asked": {rig.InD, &rig.D},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := killedHeld(t, c.f, c.e)
+			if got.Broken != nil || got.Code == "" || len(got.Tokens) > 0 {
+				t.Errorf("the client got %s", got)
+			}
+		})
+	}
+}
+
+// The headline's provocation, at the pace of a test: see e2e/stalekv.
+func TestAHoldBeyondPsLeaseIsAnotherEpoch(t *testing.T) {
+	before := look(t, rig.P.URL).Sum(pair.Expired, "", "")
+	rig.InD.HoldNext(func(ctx context.Context) {
+		eventually(t, "the lease lapses", func() bool {
+			c, err := pair.Look(ctx, rig.P.URL)
+			return err != nil || c.Sum(pair.Expired, "", "") > before
+		})
+	})
+	got := equal(t, pair.Ask{Prompt: text(t, 0, 4), Tokens: 12})
+	out, err := rig.Fleet.Outcome(t.Context(), fleet.DefaultTenant, got.Handoff)
+	if err != nil || out.Code != "" || out.Attempt.Epoch != 2 {
+		t.Errorf("the history says %+v, %v", out, err)
+	}
+	rest(t)
+}
