@@ -1,7 +1,7 @@
 """Made from the contracts by transferd/connectors/vllm/cmd/goldens. Do not edit."""
 
 MAX_FRAME_BYTES = 33554432
-MAX_FIRST_BYTES = 4096
+MAX_FIRST_BYTES = 16384
 SLOT_BYTES = 512
 MAX_FLAG_SLOTS = 16384
 SLOT_VISIBLE = 2
