@@ -70,6 +70,7 @@ type Description struct {
 	TargetsHeld            uint32 // attempts that hold memory
 	SourcesHeld            uint32
 	PrefillTokensPerSecond float64
+	Tokenizes              bool // its prompts are counted by Tokenizer
 }
 
 // Sampling is how tokens are drawn.
@@ -176,6 +177,27 @@ type Engine interface {
 	// that must not send it (rule 4). Memory is freed only as the engine's
 	// transferd says. known is false when the engine never heard of it.
 	Cancel(ctx context.Context, plan handoff.Plan) (known bool, err error)
+}
+
+// Text is what a client asks: a prompt, or the messages of a chat.
+type Text struct {
+	Prompt   []byte
+	Messages []Message
+}
+
+// Message is one turn of a chat.
+type Message struct{ Role, Content string }
+
+// Tokenized is the model's input and its length.
+type Tokenized struct {
+	Prompt []byte // never logged
+	Tokens uint32
+}
+
+// Tokenizer is an engine that counts, and makes the prompt of a chat, by the
+// model's own tokenizer and template. It keeps nothing; a repeat answers the same.
+type Tokenizer interface {
+	Tokenize(ctx context.Context, t Text) (Tokenized, error)
 }
 
 // Directory finds an engine by the address that a plan's route names.

@@ -40,6 +40,7 @@ type Engine struct {
 	BlockTokens            uint32              `json:"block_tokens"`
 	MaxTokens              uint32              `json:"max_tokens"`                // context length
 	PrefillTokensPerSecond float64             `json:"prefill_tokens_per_second"` // measured; 0: unknown
+	Tokenizes              bool                `json:"tokenizes,omitempty"`       // its prompts are counted by itself
 	Cordoned               bool                `json:"cordoned"`                  // takes nothing new
 	Load                   *Load               `json:"load,omitempty"`            // nil: unknown, never idle
 }

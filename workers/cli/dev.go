@@ -25,6 +25,7 @@ stay in the data directory for the next run.`
 
 const devExamples = `  surehand dev
   surehand dev --prefill 1 --decode 3 --compute synthetic --prefill-tok-s 8000 --step-ms 10
+  surehand dev --engine llamacpp
   surehand dev --temporal 127.0.0.1:7233 --redis redis://127.0.0.1:6379
 
   # for a program: one line of JSON when ready, one for each restart
@@ -33,7 +34,7 @@ const devExamples = `  surehand dev
 type devFlags struct {
 	dev.Config
 	temporal            temporalFlags
-	compute, model      string
+	compute             string
 	blocks              int
 	prefillTokS, stepMs float64
 	record              string
@@ -57,7 +58,8 @@ func newDev() *cobra.Command {
 	f.IntVar(&d.Prefill, "prefill", 2, "prefill engines")
 	f.IntVar(&d.Decode, "decode", 2, "decode engines")
 	f.StringVar(&d.compute, "compute", refengine.ComputeModel, "of the engines: model or synthetic")
-	f.StringVar(&d.model, "model", "", "name of the model")
+	f.StringVar(&d.Engine, "engine", dev.EngineReference, "kind of the engines: "+dev.Kinds())
+	f.StringVar(&d.Model, "model", "", "name of the model; for llamacpp one that can be installed")
 	f.IntVar(&d.blocks, "blocks", 0, "KV blocks of each engine (default 1024)")
 	f.Float64Var(&d.prefillTokS, "prefill-tok-s", 0, "pace of each engine's prefill (default: as fast as it is)")
 	f.Float64Var(&d.stepMs, "step-ms", 0, "of one decode step (default: as fast as it is)")
@@ -81,7 +83,7 @@ func (d *devFlags) run(c *cobra.Command) (err error) {
 	d.Temporal = d.temporal.address
 	d.GatewayArgs, d.GatewayEnv = d.temporal.args()
 	d.GatewayArgs = append(d.GatewayArgs, "--record", d.record)
-	d.EngineArgs = d.engineArgs()
+	d.OwnArgs, d.EngineArgs = d.ownArgs(), d.engineArgs()
 	for _, name := range []string{"log-level", flagConfig} { // of ours, for the children too
 		if f := c.Flag(name); f.Changed {
 			d.GatewayArgs = append(d.GatewayArgs, "--"+name, f.Value.String())
@@ -94,13 +96,19 @@ func (d *devFlags) run(c *cobra.Command) (err error) {
 	return dev.Run(c.Context(), d.Config, dev.Streams{Out: c.OutOrStdout(), Progress: c.ErrOrStderr()}, signals)
 }
 
+// engineArgs are for engines of every kind.
 func (d *devFlags) engineArgs() []string {
-	args := []string{"--compute", d.compute}
-	if d.model != "" {
-		args = append(args, "--model", d.model)
-	}
 	if d.blocks != 0 {
-		args = append(args, "--blocks", strconv.Itoa(d.blocks))
+		return []string{"--blocks", strconv.Itoa(d.blocks)}
+	}
+	return nil
+}
+
+// ownArgs are for those of our own.
+func (d *devFlags) ownArgs() []string {
+	args := []string{"--compute", d.compute}
+	if d.Model != "" {
+		args = append(args, "--model", d.Model)
 	}
 	for _, f := range []struct {
 		name  string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/surehand/surehand/activities/engine"
 	"github.com/surehand/surehand/activities/ledger"
@@ -43,20 +44,35 @@ const (
 	attachTimeout = 30 * time.Second
 )
 
+// Work is what an engine of another program runs on, in the same shell.
+type Work struct {
+	Short, Long, Example string
+	Flags                func(*pflag.FlagSet)
+	// Open sets the work, the name of its model and what is zero of the sizes.
+	Open func(*refengine.Config) (io.Closer, error)
+}
+
 type engineFlags struct {
 	refengine.Config
+	work                     *Work // nil: our own
 	id, role, redis, metrics string
 	redisPlaintext           bool
 	stepMs                   float64
 }
 
-func newEngine() *cobra.Command {
-	var e engineFlags
+func newEngine(w *Work) *cobra.Command {
+	e := engineFlags{work: w}
 	c := &cobra.Command{
 		Use: "engine", Short: "Reference engine, for prefill or decode", Long: engineLong, Example: engineExamples,
 		GroupID: groupProcess, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return e.run(c) },
 	}
 	f := c.Flags()
+	if w != nil {
+		c.Short, c.Long, c.Example = w.Short, w.Long, w.Example
+		w.Flags(f)
+	} else {
+		e.ownFlags(f)
+	}
 	f.StringVar(&e.role, "role", "", "prefill, decode or both")
 	f.StringVar(&e.id, "id", "", "name of the engine, [a-z0-9._-]")
 	f.StringVar(&e.Listen, "listen", "127.0.0.1:0", "gRPC address")
@@ -64,16 +80,11 @@ func newEngine() *cobra.Command {
 	f.StringVar(&e.Control, "transferd-control", "", "control address of that transferd, as others reach it")
 	f.StringVar(&e.redis, "redis", "redis://127.0.0.1:6379", "Redis URL of the registry")
 	f.BoolVar(&e.redisPlaintext, "redis-plaintext", false, "permit clear text to a Redis on another host")
-	f.StringVar(&e.Model, "model", "", "name of the model (default: surehand-reference, or surehand-synthetic)")
-	f.StringVar(&e.Compute, "compute", refengine.ComputeModel, "model or synthetic")
+	f.StringVar(&e.Model, "model", "", "name of the model (default: that of what the engine runs on)")
 	f.IntVar(&e.Blocks, "blocks", 0, "KV blocks (default 1024)")
 	f.IntVar(&e.Slots, "slots", 0, "attempts that hold memory at once (default 128)")
 	f.IntVar(&e.MaxRunning, "max-running", 0, "prefills, and decodes, that share the device (default 64)")
 	f.IntVar(&e.ChunkTokens, "chunk-tokens", 0, "prompt tokens of one step (default 64; synthetic 512)")
-	f.IntVar(&e.Synthetic.Layers, "synthetic-layers", 0, "layers of the synthetic state (default 2)")
-	f.IntVar(&e.Synthetic.TokenBytes, "synthetic-token-bytes", 0, "bytes of one token in one layer of it (default 16)")
-	f.Float64Var(&e.Profile.PrefillTokensPerSecond, "prefill-tok-s", 0, "pace of the prefill (default: as fast as it is)")
-	f.Float64Var(&e.stepMs, "step-ms", 0, "of one decode step of the whole batch (default: as fast as it is)")
 	f.BoolVar(&e.Poison, "poison", false, "fill freed memory with NaN instead of zeros")
 	f.DurationVar(&e.Grace, "grace", 0, "for running attempts, after SIGTERM (default 5s)")
 	f.StringVar(&e.metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")
@@ -83,6 +94,15 @@ func newEngine() *cobra.Command {
 		}
 	}
 	return c
+}
+
+// ownFlags are those of our own kinds of compute.
+func (e *engineFlags) ownFlags(f *pflag.FlagSet) {
+	f.StringVar(&e.Compute, "compute", refengine.ComputeModel, "model or synthetic")
+	f.IntVar(&e.Synthetic.Layers, "synthetic-layers", 0, "layers of the synthetic state (default 2)")
+	f.IntVar(&e.Synthetic.TokenBytes, "synthetic-token-bytes", 0, "bytes of one token in one layer of it (default 16)")
+	f.Float64Var(&e.Profile.PrefillTokensPerSecond, "prefill-tok-s", 0, "pace of the prefill (default: as fast as it is)")
+	f.Float64Var(&e.stepMs, "step-ms", 0, "of one decode step of the whole batch (default: as fast as it is)")
 }
 
 var engineRoles = map[string]engine.Role{"prefill": engine.RolePrefill, "decode": engine.RoleDecode, "both": engine.RoleBoth}
@@ -105,6 +125,13 @@ func (e *engineFlags) run(c *cobra.Command) (err error) {
 	}
 	defer func() { err = errors.Join(err, registry.Close()) }()
 
+	if e.work != nil {
+		var opened io.Closer
+		if opened, err = e.work.Open(&e.Config); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, opened.Close()) }() // after the engine
+	}
 	attaching, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
 	running, err := refengine.New(attaching, e.Config)
@@ -233,7 +260,8 @@ func registration(d *enginev1.Description, attached bool) ledger.Engine {
 		Node: handoff.NodeID(d.GetNode()), NodeIncarnation: handoff.Incarnation(d.GetNodeIncarnation()),
 		ProcessIncarnation: handoff.Incarnation(d.GetProcessIncarnation()), Address: d.GetAddress(), Control: d.GetControlAddress(), Peer: d.GetPeerAddress(),
 		Blocks: d.GetBlocks(), BlockTokens: d.GetBlockTokens(), MaxTokens: d.GetMaxTokens(), PrefillTokensPerSecond: d.GetPrefillTokensPerSecond(),
-		Cordoned: !attached, Load: &ledger.Load{BlocksFree: d.GetBlocksFree(), Running: d.GetRunning(), Waiting: d.GetWaiting()},
+		Tokenizes: d.GetTokenizes(),
+		Cordoned:  !attached, Load: &ledger.Load{BlocksFree: d.GetBlocksFree(), Running: d.GetRunning(), Waiting: d.GetWaiting()},
 	}
 }
 

@@ -32,7 +32,7 @@ func (w *told) Write(p []byte) (int, error) {
 
 func TestTheStoreForgetsWhatHasExpired(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	root := newRoot()
+	root := newRoot(newEngine(nil))
 	out := &told{line: make(chan string, 1)}
 	root.SetArgs([]string{"store", "--listen", "127.0.0.1:0"})
 	root.SetOut(out)

@@ -32,7 +32,15 @@ const rootExamples = `  # everything on this machine: engines, store, Temporal w
 
 // Main runs one command and gives the exit status.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot()
+	return run(newRoot(newEngine(nil)), args, stdin, stdout, stderr)
+}
+
+// MainWith is Main of a program whose engine runs on work of its own.
+func MainWith(w Work, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return run(newRoot(newEngine(&w)), args, stdin, stdout, stderr)
+}
+
+func run(root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -44,7 +52,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func newRoot() *cobra.Command {
+func newRoot(engine *cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use: "surehand", Short: "Hand a request from prefill to decode and never drop it",
 		Long: rootLong, Example: rootExamples, SilenceUsage: true, SilenceErrors: true, Version: telemetry.Version(),
@@ -53,7 +61,7 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().String(flagConfig, "", "YAML file of settings, by flag name; sections by command name go first")
 	root.PersistentFlags().String("log-level", "info", "debug, info, warn or error")
 	root.AddGroup(&cobra.Group{ID: groupProcess, Title: "Processes:"}, &cobra.Group{ID: groupClient, Title: "Clients of a gateway:"})
-	root.AddCommand(newDev(), newServe(), newWorker(), newEngine(), newVLLM(), newStore(),
+	root.AddCommand(newDev(), newServe(), newWorker(), engine, newVLLM(), newStore(),
 		newSubmit(), newGet(), newList(), newCancel(), newTrace(), newKey(), newVersion())
 	return root
 }

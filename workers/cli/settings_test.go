@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // asked runs a command line whose command only notes a flag's value.
 func asked(t *testing.T, flag string, args ...string) (string, error) {
 	t.Helper()
-	root := newRoot()
+	root := newRoot(newEngine(nil))
 	got := ""
 	for _, c := range root.Commands() {
 		c.RunE = func(c *cobra.Command, _ []string) error {
@@ -105,7 +105,7 @@ func TestBadSettingsAreRefused(t *testing.T) {
 }
 
 func TestEveryCommandHelps(t *testing.T) {
-	for _, c := range newRoot().Commands() {
+	for _, c := range newRoot(newEngine(nil)).Commands() {
 		if c.Name() == "help" || c.Name() == "completion" {
 			continue
 		}

@@ -51,6 +51,9 @@ type Child struct {
 // Run brings everything up, says so, and stays until a signal or ctx's end.
 // The first signal drains, the second one kills.
 func Run(ctx context.Context, c Config, s Streams, signals <-chan os.Signal) (err error) {
+	if c.Engine == "" {
+		c.Engine = EngineReference
+	}
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -122,6 +125,9 @@ func prepare(ctx context.Context, c Config, progress io.Writer) (*plan, error) {
 			return nil, fmt.Errorf("%w; or give --temporal host:port of a real one", err)
 		}
 	}
+	if with.engine, err = kinds[c.Engine](ctx, c, where); err != nil {
+		return nil, err
+	}
 	p, err := newPlan(c, with)
 	if err != nil {
 		return nil, err
@@ -143,7 +149,7 @@ func bringUp(ctx context.Context, c Config, p *plan, f *fleet, logs string, tell
 		return err
 	}
 	r := Ready{Ready: true, HTTP: "http://" + p.http + "/v1", GRPC: p.grpc, Temporal: p.temporal, Metrics: "http://" + p.http + "/metrics",
-		Redis: p.redis, Data: c.Data, Model: model, PID: os.Getpid(), Seconds: time.Since(began).Seconds(), curl: p.curl(model)}
+		Redis: p.redis, Data: c.Data, Model: model, PID: os.Getpid(), Seconds: time.Since(began).Seconds(), curl: p.curl(model, p.prompt)}
 	if c.Redis != "" {
 		r.Redis = "" // it may hold a password, and who gave it knows it
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -46,7 +47,10 @@ type Config struct {
 	Redis          string // a real one's URL; empty: the embedded one
 	Prefill        int
 	Decode         int
-	EngineArgs     []string // for every engine
+	Engine         string   // kind of the engines; empty: our own
+	Model          string   // of the engines, when they are not our own; empty: their default
+	OwnArgs        []string // for every engine of our own
+	EngineArgs     []string // for every engine of any kind
 	GatewayArgs    []string
 	GatewayEnv     []string // secrets: never on a command line
 	Self           string   // the surehand program
@@ -67,6 +71,9 @@ func (c Config) check() error {
 			return fmt.Errorf("%s %d: give 1 to %d engines", n.name, n.count, MaxEngines)
 		}
 	}
+	if kinds[c.Engine] == nil {
+		return fmt.Errorf("--engine %q is none of %s", c.Engine, Kinds())
+	}
 	return nil
 }
 
@@ -76,14 +83,18 @@ type plan struct {
 	http, grpc, ui, temporal, redis string
 	moved                           []string
 	folder                          string // of sockets, when not below the data directory
+	prompt                          string // to try
 }
 
 // programs are the paths of what is run.
-type programs struct{ self, transferd, temporal string }
+type programs struct {
+	self, transferd, temporal string
+	engine                    engines
+}
 
 // newPlan picks ports and writes each child's command line.
 func newPlan(c Config, with programs) (*plan, error) {
-	p, free := &plan{temporal: c.Temporal, redis: c.Redis}, newPorts()
+	p, free := &plan{temporal: c.Temporal, redis: c.Redis, prompt: with.engine.prompt}, newPorts()
 	var err error
 	if p.http, err = free.wish("HTTP", c.Listen); err != nil {
 		return nil, err
@@ -178,9 +189,9 @@ func (p *plan) addEngine(c Config, with programs, free *ports, folder, role, id 
 			Args: []string{"--node", id, "--data", filepath.Join(c.Data, "transferd", id), "--engine-socket", socket,
 				"--control", control, "--peer", peer, "--metrics", daemonMetrics, "--die-with-parent"},
 			Addresses: map[string]string{"control": control, "peer": peer, "metrics": daemonMetrics, "socket": socket}},
-		Spec{Name: id, Path: with.self, Needs: needs, Rank: rankEngine, Grace: 8 * time.Second,
+		Spec{Name: id, Path: with.engine.program, Needs: needs, Rank: rankEngine, Grace: 8 * time.Second,
 			Args: append([]string{"engine", "--role", role, "--id", id, "--listen", listen, "--transferd-socket", socket,
-				"--transferd-control", control, "--redis", p.redis, "--metrics", metrics}, c.EngineArgs...),
+				"--transferd-control", control, "--redis", p.redis, "--metrics", metrics}, slices.Concat(with.engine.args, c.EngineArgs)...),
 			Addresses: map[string]string{"grpc": listen, "metrics": metrics}})
 	return nil
 }
@@ -202,10 +213,10 @@ func (p *plan) sockets(data string) (string, error) {
 }
 
 // curl is a request to paste.
-func (p *plan) curl(model string) string {
+func (p *plan) curl(model, prompt string) string {
 	return strings.Join([]string{
 		"curl -N http://" + p.http + `/v1/completions -H 'Content-Type: application/json' -d '{`,
-		`  "model": "` + model + `", "prompt": "What do you think of Mr. Knightley?",`,
+		`  "model": "` + model + `", "prompt": "` + prompt + `",`,
 		`  "max_tokens": 200, "temperature": 0.5, "stream": true}'`,
 	}, "\n")
 }

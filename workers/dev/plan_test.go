@@ -13,7 +13,7 @@ import (
 )
 
 func config(t *testing.T) Config {
-	return Config{Data: t.TempDir(), Listen: "127.0.0.1:0", GRPC: "127.0.0.1:0", UI: "127.0.0.1:0", TemporalListen: "127.0.0.1:0",
+	return Config{Engine: EngineReference, Data: t.TempDir(), Listen: "127.0.0.1:0", GRPC: "127.0.0.1:0", UI: "127.0.0.1:0", TemporalListen: "127.0.0.1:0",
 		Prefill: 2, Decode: 1, Self: "/bin/surehand", Cache: t.TempDir()}
 }
 
@@ -51,7 +51,7 @@ func TestDevListensOnLoopbackOnly(t *testing.T) {
 }
 
 func TestThePlanHasEveryProcessOnceOnItsOwnPorts(t *testing.T) {
-	p, err := newPlan(config(t), programs{"/bin/surehand", "/bin/transferd", "/bin/temporal"})
+	p, err := newPlan(config(t), programs{self: "/bin/surehand", transferd: "/bin/transferd", temporal: "/bin/temporal"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestTheReadyLineIsOneObject(t *testing.T) {
 	}
 	out.Reset()
 	tell.json = false
-	if err := tell.ready(Ready{HTTP: "http://127.0.0.1:1/v1", curl: (&plan{http: "127.0.0.1:1"}).curl("tiny")}); err != nil {
+	if err := tell.ready(Ready{HTTP: "http://127.0.0.1:1/v1", curl: (&plan{http: "127.0.0.1:1"}).curl("tiny", "Hello.")}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "curl -N http://127.0.0.1:1/v1/completions") {

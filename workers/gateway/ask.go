@@ -105,15 +105,11 @@ func printable(s string) bool {
 }
 
 // request fits the ask to its model and makes what the orchestrator takes.
-func (a *ask) request(m orchestrator.Model) (orchestrator.Request, error) {
-	prompt, field := a.prompt, "prompt"
-	if a.kind == kindChat {
-		prompt, field = render(a.messages), "messages"
-	}
-	if err := a.promptFits(len(prompt), field); err != nil {
+func (a *ask) request(m orchestrator.Model, t counted) (orchestrator.Request, error) {
+	if err := a.bounded(len(t.prompt), a.field()); err != nil {
 		return orchestrator.Request{}, err
 	}
-	most, err := a.fit(promptTokens(prompt), field, m)
+	most, err := a.fit(t.length(), a.field(), m)
 	if err != nil {
 		return orchestrator.Request{}, err
 	}
@@ -122,14 +118,22 @@ func (a *ask) request(m orchestrator.Model) (orchestrator.Request, error) {
 		seed = *a.seed
 	}
 	return orchestrator.Request{
-		Tenant: a.tenant, Salt: a.by.Salt, Key: a.key, Model: a.model, Prompt: []byte(prompt),
+		Tenant: a.tenant, Salt: a.by.Salt, Key: a.key, Model: a.model, Prompt: []byte(t.prompt), Tokens: t.tokens,
 		Sampling: orchestrator.Sampling{MaxTokens: most, Temperature: a.temperature, TopP: a.topP, Seed: seed, Stop: a.stop},
 		Deadline: a.deadline, Prefill: a.prefill, Decode: a.decode, Body: a.digest(),
 	}, nil
 }
 
-// promptFits is within the gateway's own limit and the tenant's.
-func (a *ask) promptFits(bytes int, field string) error {
+// field is where the client put what it asks.
+func (a *ask) field() string {
+	if a.kind == kindChat {
+		return "messages"
+	}
+	return "prompt"
+}
+
+// bounded is within the gateway's own limit of a prompt and the tenant's.
+func (a *ask) bounded(bytes int, field string) error {
 	most := MaxPromptBytes
 	if own := a.by.Limits.MaxPromptBytes; own > 0 {
 		most = min(most, own)
@@ -139,10 +143,6 @@ func (a *ask) promptFits(bytes int, field string) error {
 	}
 	return nil
 }
-
-// promptTokens counts as the reference engine does: a token a byte, and two
-// that frame the prompt.
-func promptTokens(prompt string) uint64 { return uint64(len(prompt)) + 2 }
 
 // fit gives the tokens to generate: those asked for, or the default cut to
 // what the context has left. Model.MaxTokens of 0 is an unknown context.

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/surehand/surehand/activities/engine"
 	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/orchestrator"
@@ -29,6 +30,7 @@ type front struct {
 	script    func(orchestrator.Request) ([]orchestrator.Event, error)
 	hold      chan struct{} // not nil: a stream waits here after its events
 	ready     error
+	tokenize  error
 	models    []orchestrator.Model
 	looks     int
 	handoffs  map[string]*submitv1.Handoff
@@ -130,6 +132,15 @@ func (f *front) Models(context.Context) ([]orchestrator.Model, error) {
 	defer f.mu.Unlock()
 	f.looks++
 	return f.models, nil
+}
+
+// Tokenize has a token for every four bytes, and a template that is easy to see.
+func (f *front) Tokenize(_ context.Context, _ orchestrator.Model, t engine.Text) (engine.Tokenized, error) {
+	prompt := t.Prompt
+	for _, m := range t.Messages {
+		prompt = append(prompt, "<"+m.Role+">"+m.Content...)
+	}
+	return engine.Tokenized{Prompt: prompt, Tokens: uint32(len(prompt)+3) / 4}, f.tokenize
 }
 
 func (f *front) Ready(context.Context) error { return f.ready }

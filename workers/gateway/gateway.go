@@ -82,7 +82,13 @@ func (g *Gateway) begin(ctx context.Context, a *ask) (f orchestrator.Follower, d
 	if err := a.check(); err != nil {
 		return nil, nil, err
 	}
-	return g.admit(ctx, a.model, a.request)
+	return g.admit(ctx, a.model, func(m orchestrator.Model) (orchestrator.Request, error) {
+		t, err := g.count(ctx, a, m)
+		if err != nil {
+			return orchestrator.Request{}, err
+		}
+		return a.request(m, t)
+	})
 }
 
 // admit begins a handoff of a model that is served, within the limit of streams.
@@ -117,7 +123,7 @@ func (g *Gateway) within(ctx context.Context, r orchestrator.Request, done func(
 		if g.Quota == nil {
 			return nil, done, handoff.Errorf(handoff.CodeUnavailable, "the tenant has limits and nobody counts them")
 		}
-		give, err := g.Quota.Take(ctx, r.Tenant, limits, int64(promptTokens(string(r.Prompt)))+int64(r.Sampling.MaxTokens))
+		give, err := g.Quota.Take(ctx, r.Tenant, limits, int64(counted{string(r.Prompt), r.Tokens}.length())+int64(r.Sampling.MaxTokens))
 		if err != nil {
 			return nil, done, overQuota(err)
 		}

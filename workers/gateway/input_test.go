@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/orchestrator"
 )
 
@@ -275,7 +276,7 @@ func FuzzABodyIsReadOrRefused(f *testing.F) {
 			a.tenant = DefaultTenant
 			if a.check() == nil {
 				a.digest()
-				if r, err := a.request(orchestrator.Model{MaxTokens: 64}); err == nil && (r.Sampling.MaxTokens == 0 || r.Sampling.MaxTokens > 64) {
+				if r, err := a.request(orchestrator.Model{MaxTokens: 64}, counted{prompt: a.prompt}); err == nil && (r.Sampling.MaxTokens == 0 || r.Sampling.MaxTokens > 64) {
 					t.Fatal(r.Sampling)
 				}
 			}
@@ -290,5 +291,29 @@ func BenchmarkPiece(b *testing.B) {
 	for b.Loop() {
 		c.text("hello")
 		c.buf = c.buf[:0]
+	}
+}
+
+func TestAModelThatTokenizesCountsAndMakesItsOwnPrompts(t *testing.T) {
+	f := newFront()
+	f.models[0].Tokenizes, f.models[0].MaxTokens = true, 20
+	r := serve(t, f)
+	all(t, r.post(t, "/v1/completions", `{"model":"tiny","prompt":"0123456789abcdef","max_tokens":16}`))
+	all(t, r.post(t, "/v1/chat/completions", `{"model":"tiny","messages":[{"role":"system","content":"a"},{"role":"user","content":"b"}],"max_tokens":1}`))
+	f.mu.Lock()
+	got := f.submitted
+	f.mu.Unlock()
+	if len(got) != 2 || got[0].Tokens != 4 || string(got[0].Prompt) != "0123456789abcdef" {
+		t.Fatalf("%+v", got)
+	}
+	if string(got[1].Prompt) != "<system>a<user>b" || got[1].Tokens != 4 {
+		t.Errorf("chat: %q of %d tokens", got[1].Prompt, got[1].Tokens)
+	}
+	if res := r.post(t, "/v1/completions", `{"model":"tiny","prompt":"0123456789abcdef","max_tokens":17}`); res.StatusCode != 400 {
+		t.Errorf("21 tokens in a context of 20: %d", res.StatusCode)
+	}
+	f.tokenize = handoff.Errorf(handoff.CodeUnavailable, "nobody counts")
+	if res := r.post(t, "/v1/completions", `{"model":"tiny","prompt":"x"}`); res.StatusCode != 503 {
+		t.Errorf("no engine to count: %d", res.StatusCode)
 	}
 }

@@ -141,7 +141,7 @@ func (g *Gateway) enterRaw(ctx context.Context, q *raw) (orchestrator.Follower, 
 
 // request is what the orchestrator takes: the body travels as the prompt.
 func (q *raw) request(m orchestrator.Model) (orchestrator.Request, error) {
-	if err := q.promptFits(len(q.sent.Body), ""); err != nil {
+	if err := q.bounded(len(q.sent.Body), ""); err != nil {
 		return orchestrator.Request{}, err
 	}
 	envelope, err := q.sent.Encode()

@@ -8,6 +8,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/surehand/surehand/activities/engine"
 	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 )
@@ -19,6 +20,7 @@ type Request struct {
 	Key      string // idempotency key as the client sent it; empty: a fresh handoff
 	Model    string
 	Prompt   []byte // the model's input bytes; never logged, never in a history
+	Tokens   uint32 // of the prompt, as Tokenize counted them; 0: as Config.CountTokens does
 	Sampling Sampling
 	Deadline time.Duration // of the first token; zero: the default
 	Prefill  string        // engine ids chosen by the caller; empty: placed
@@ -68,6 +70,7 @@ type Follower interface {
 type Model struct {
 	Name, Revision string
 	MaxTokens      uint32
+	Tokenizes      bool // prompts are made and counted by Tokenize
 }
 
 // Front is what a gateway needs of the orchestrator.
@@ -80,6 +83,8 @@ type Front interface {
 	Cancel(ctx context.Context, tenant, id string) (beforeCommit bool, err error)
 	List(ctx context.Context, tenant, status string, limit int) ([]*submitv1.Handoff, error)
 	Models(ctx context.Context) ([]Model, error)
+	// Tokenize makes and counts a prompt as the model's engines do.
+	Tokenize(ctx context.Context, m Model, t engine.Text) (engine.Tokenized, error)
 	// Ready is nil when a request could be served now; else what is missing.
 	Ready(ctx context.Context) error
 	// GiveUp answers rule 5(c) for a stream read by this very process.

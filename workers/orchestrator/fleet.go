@@ -198,7 +198,7 @@ func (o *Orchestrator) Models(ctx context.Context) ([]Model, error) {
 			// An unbuilt D would be refused: its account is not known to the ledger yet.
 			if p.Role.Prefills() && d.Role.Decodes() && d.Built && p.Model == d.Model && !seen[p.Model] {
 				seen[p.Model] = true
-				out = append(out, Model{Name: p.Model, Revision: p.Revision, MaxTokens: min(p.MaxTokens, d.MaxTokens)})
+				out = append(out, Model{Name: p.Model, Revision: p.Revision, MaxTokens: min(p.MaxTokens, d.MaxTokens), Tokenizes: p.Tokenizes})
 			}
 		}
 	}

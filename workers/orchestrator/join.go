@@ -179,7 +179,7 @@ func (o *Orchestrator) takeOver(ctx context.Context, s *stream, in steps.Input, 
 
 // readerInput is the running handoff's input as its reader needs it.
 func (o *Orchestrator) readerInput(in steps.Input, r Request, st steps.State) (steps.Input, error) {
-	in.Model, in.PromptTokens, in.Record, in.Window = r.Model, o.cfg.CountTokens(r.Prompt), o.cfg.Record, o.cfg.Window
+	in.Model, in.PromptTokens, in.Record, in.Window = r.Model, o.tokens(r), o.cfg.Record, o.cfg.Window
 	in.Plan, in.Route = st.Plan, st.Route
 	if in.Plan.BodyDigest != r.Body {
 		return in, handoff.Errorf(handoff.CodeKeyReused, "the idempotency key was used with another body")

@@ -194,7 +194,7 @@ func (o *Orchestrator) unplaced(id string, r Request) (steps.Input, error) {
 		return steps.Input{}, err
 	}
 	in := steps.Input{Tenant: r.Tenant, ID: id, Key: keyHash(r), Model: r.Model, ReaderAddress: o.cfg.Process,
-		PromptTokens: o.cfg.CountTokens(r.Prompt), Record: o.cfg.Record, Deadline: r.Deadline, Decode: o.cfg.Decode,
+		PromptTokens: o.tokens(r), Record: o.cfg.Record, Deadline: r.Deadline, Decode: o.cfg.Decode,
 		Lease: o.cfg.Lease, Window: o.cfg.Window, MaxEpochs: o.cfg.MaxEpochs, NoAttributes: o.cfg.Temporal.NoAttributes,
 		Sampling: steps.Sampling{MaxTokens: r.Sampling.MaxTokens, Temperature: r.Sampling.Temperature, TopP: r.Sampling.TopP, Seed: r.Sampling.Seed}}
 	in.Plan = handoff.Plan{Attempt: handoff.Attempt{Handoff: runID(id, nonce), Epoch: 1, Nonce: nonce}, BodyDigest: r.Body,

@@ -17,6 +17,7 @@ type announcer struct {
 
 	mu    sync.Mutex
 	noted []stretch
+	told  bool // wrote was called
 }
 
 // stretch is blocks first..last-1 of one layer.
@@ -32,7 +33,7 @@ func (a *announcer) wrote(layer, first, last int) {
 		return
 	}
 	a.mu.Lock()
-	a.noted = append(a.noted, stretch{layer, first, last})
+	a.noted, a.told = append(a.noted, stretch{layer, first, last}), true
 	a.mu.Unlock()
 	select {
 	case a.news <- struct{}{}:
@@ -72,9 +73,18 @@ func (a *announcer) stretch(ctx context.Context, n stretch) error {
 	return a.pieces(ctx, base+uint32(n.first), base+uint32(n.last))
 }
 
+// whole announces every block that has not been: all of a state that is written
+// at once, and none of another.
+func (a *announcer) whole(ctx context.Context, blocks int) error {
+	if a.told {
+		return nil
+	}
+	return a.blocks(ctx, blocks)
+}
+
 // items announces the ring and the small items: the last that is written.
 func (a *announcer) items(ctx context.Context) error {
-	return a.pieces(ctx, a.s.shape.ItemPiece(ringItem), a.s.shape.Pieces())
+	return a.pieces(ctx, a.s.shape.ItemPiece(0), a.s.shape.Pieces())
 }
 
 func (a *announcer) pieces(ctx context.Context, first, last uint32) error {

@@ -24,6 +24,7 @@ const (
 	maxStreams       = 8192    // of one connection
 	maxBlocks        = 1 << 22
 	maxSlots         = 1 << 14
+	maxMessages      = 4096 // of a chat
 	maxStops         = 16
 	maxStopBytes     = 256
 	maxTemperature   = 10
@@ -48,10 +49,11 @@ type Config struct {
 	Role            engine.Role
 	Listen          string // host:port of its gRPC; port 0 takes a free one; loopback unless TLS is set
 	TLS             *tls.Config
-	TransferdSocket string // engine socket of the transferd beside it
-	Control         string // control address of that transferd, as others reach it
-	Model           string // the name that clients ask for; empty: surehand-reference or surehand-synthetic
-	Compute         string // model (default) or synthetic
+	TransferdSocket string          // engine socket of the transferd beside it
+	Control         string          // control address of that transferd, as others reach it
+	Model           string          // the name that clients ask for; empty: surehand-reference or surehand-synthetic
+	Compute         string          // model (default) or synthetic
+	Work            compute.Compute // in place of Compute; stays the caller's, to close after the engine
 	Synthetic       compute.SyntheticOptions
 	Profile         schedule.Profile // paces the device; zero: as fast as it is
 	Blocks          int              // of KV; 0: 1024
@@ -74,6 +76,9 @@ func (c *Config) check() error {
 	}
 	if c.Role == 0 || c.Role > engine.RoleBoth {
 		return handoff.Errorf(handoff.CodeInvalid, "role %d, want prefill, decode or both", c.Role)
+	}
+	if c.Work != nil && (c.Model == "" || c.Compute != "") {
+		return handoff.Errorf(handoff.CodeInvalid, "a compute of its own needs the name of its model, and no other compute")
 	}
 	if c.Compute == "" {
 		c.Compute = ComputeModel
@@ -128,6 +133,9 @@ func (c *Config) checkListen() error {
 }
 
 func newCompute(c Config) (compute.Compute, error) {
+	if c.Work != nil {
+		return c.Work, nil
+	}
 	switch c.Compute {
 	case ComputeModel:
 		return compute.NewTransformer()

@@ -2,6 +2,7 @@ package refengine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -117,7 +118,7 @@ func (e *Engine) takeBack(h *held, source bool) bool {
 // release gives memory back that nobody else can touch. Books that do not agree
 // are a fault of this engine, after which no block of it can be trusted.
 func (e *Engine) release(q *paged.Sequence) {
-	if err := q.Close(); err != nil {
+	if err := errors.Join(e.compute.Forget(q), q.Close()); err != nil {
 		e.fail(handoff.Errorf(handoff.CodeInternal, "release: %s", err))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/rpc"
 	"github.com/surehand/surehand/workers/refengine/answer"
+	"github.com/surehand/surehand/workers/refengine/compute"
 )
 
 // service is the gRPC face: it checks what came, asks the engine and types what
@@ -81,6 +82,43 @@ func (s *service) Attach(m *enginev1.AttachRequest, stream enginev1.Engine_Attac
 		return rpc.Status(err)
 	}
 	return rpc.Status(log.Follow(stream.Context(), m.GetFrom(), func(e answer.Event) error { return stream.Send(toEvent(e)) }))
+}
+
+func (s *service) Tokenize(_ context.Context, m *enginev1.TokenizeRequest) (*enginev1.TokenizeAnswer, error) {
+	prompt, tokens, err := s.e.tokenize(m)
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	return &enginev1.TokenizeAnswer{Prompt: prompt, Tokens: uint32(tokens)}, nil
+}
+
+// tokenize makes the prompt of a chat, or takes one as it is, and counts.
+func (e *Engine) tokenize(m *enginev1.TokenizeRequest) (prompt []byte, tokens int, err error) {
+	prompt = m.GetPrompt()
+	if len(m.GetMessages()) > 0 {
+		if prompt, err = e.render(m); err != nil {
+			return nil, 0, err
+		}
+	}
+	encoded, err := e.compute.Encode(prompt)
+	return prompt, len(encoded), err
+}
+
+func (e *Engine) render(m *enginev1.TokenizeRequest) ([]byte, error) {
+	chats, ok := e.compute.(compute.Chats)
+	switch {
+	case !ok:
+		return nil, handoff.Errorf(handoff.CodeInvalid, "the model has no chat template")
+	case len(m.GetPrompt()) > 0:
+		return nil, handoff.Errorf(handoff.CodeInvalid, "a prompt and messages, want one of them")
+	case len(m.GetMessages()) > maxMessages:
+		return nil, handoff.Errorf(handoff.CodeTooLarge, "%d messages, limit %d", len(m.GetMessages()), maxMessages)
+	}
+	messages := make([]compute.Message, len(m.GetMessages()))
+	for i, turn := range m.GetMessages() {
+		messages[i] = compute.Message{Role: turn.GetRole(), Content: turn.GetContent()}
+	}
+	return chats.Render(messages)
 }
 
 func toEvent(e answer.Event) *enginev1.DecodeEvent {

@@ -11,9 +11,6 @@ import (
 // group is the one cache group of paged KV; its blocks are those of the prompt.
 const group = 0
 
-// ringItem comes first of the items.
-const ringItem = 0
-
 // form is what an engine's handoffs have in common.
 type form struct {
 	revision string
@@ -39,7 +36,9 @@ func (f form) ranges(s handoff.Shape, q *paged.Sequence) []paged.Range {
 			out = append(out, f.layout.Run(b, layer))
 		}
 	}
-	out = append(out, f.layout.Ring(q.Slot()))
+	if f.layout.RingBytes > 0 { // it comes first of the items
+		out = append(out, f.layout.Ring(q.Slot()))
+	}
 	base := f.layout.Items(q.Slot()).Offset
 	for _, i := range f.items {
 		out = append(out, paged.Range{Offset: base + i.Offset, Bytes: i.Bytes})

@@ -138,6 +138,9 @@ func (e *Engine) fill(s *source) error {
 	if err := task.Err(); err != nil {
 		return err
 	}
+	if err := out.whole(e.ctx, e.form.layout.BlocksFor(len(s.prompt.tokens))); err != nil {
+		return err
+	}
 	if err := out.items(e.ctx); err != nil {
 		return err
 	}
@@ -178,14 +181,16 @@ func (e *Engine) startPrefill(s *source, out *announcer) (*schedule.Task, error)
 		if pos+n == end {
 			last = l.BlocksFor(end) // the rest of the last block belongs to nobody
 		}
-		if err := run.Chunk(n, func(layer int) { out.wrote(layer, first, last) }); err != nil {
+		written := s.cached / l.BlockTokens
+		if err := run.Chunk(n, func(layer int) { out.wrote(layer, first, last); written = last }); err != nil {
 			return err
 		}
-		s.seq.Seal(last) // rule 11
+		s.seq.Seal(written) // rule 11
 		if pos += n; pos == end {
 			if err := run.Finish(); err != nil {
 				return err
 			}
+			s.seq.Seal(last)
 		}
 		s.run.advance(pos)
 		return nil

@@ -23,7 +23,7 @@ func fromDescription(m *enginev1.Description) (engine.Description, error) {
 		BlockTokens: m.GetBlockTokens(), Blocks: m.GetBlocks(), BlocksFree: m.GetBlocksFree(),
 		Running: m.GetRunning(), Waiting: m.GetWaiting(), ContextTokens: m.GetMaxTokens(),
 		TargetsHeld: m.GetTargetsHeld(), SourcesHeld: m.GetSourcesHeld(),
-		PrefillTokensPerSecond: m.GetPrefillTokensPerSecond(),
+		PrefillTokensPerSecond: m.GetPrefillTokensPerSecond(), Tokenizes: m.GetTokenizes(),
 	}
 	if n := copy(d.Layout[:], m.GetLayout()); n != len(m.GetLayout()) || n != len(d.Layout) {
 		return engine.Description{}, handoff.Errorf(handoff.CodeInternal, "layout fingerprint has %d bytes, want %d", len(m.GetLayout()), len(d.Layout))

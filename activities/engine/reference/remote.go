@@ -22,6 +22,8 @@ func PromptTokens(prompt []byte) uint32 { return uint32(len(prompt) + framing) }
 // remote speaks to one engine. It keeps no state: idempotence is the engine's.
 type remote struct{ client enginev1.EngineClient }
 
+var _ engine.Tokenizer = (*remote)(nil)
+
 func (r *remote) Describe(ctx context.Context) (engine.Description, error) {
 	m, err := r.client.Describe(ctx, &enginev1.DescribeRequest{})
 	if err != nil {
@@ -116,6 +118,21 @@ func (r *remote) Cancel(ctx context.Context, plan handoff.Plan) (bool, error) {
 		return false, rpc.FromStatus(err)
 	}
 	return a.GetKnown(), nil
+}
+
+func (r *remote) Tokenize(ctx context.Context, t engine.Text) (engine.Tokenized, error) {
+	m := &enginev1.TokenizeRequest{Prompt: t.Prompt}
+	for _, turn := range t.Messages {
+		m.Messages = append(m.Messages, &enginev1.ChatMessage{Role: turn.Role, Content: turn.Content})
+	}
+	a, err := r.client.Tokenize(ctx, m)
+	if err != nil {
+		return engine.Tokenized{}, rpc.FromStatus(err)
+	}
+	if a.GetTokens() == 0 || len(a.GetPrompt()) == 0 {
+		return engine.Tokenized{}, handoff.Errorf(handoff.CodeInternal, "the engine made a prompt of %d bytes and %d tokens", len(a.GetPrompt()), a.GetTokens())
+	}
+	return engine.Tokenized{Prompt: a.GetPrompt(), Tokens: a.GetTokens()}, nil
 }
 
 // ended types a stream's end before its last event: nothing is known then.

@@ -5,8 +5,9 @@
 // # Lifetime
 //
 // A run reads and writes the blocks, ring and items of its sequence and nothing
-// else; it keeps no copy of them, so a byte that changes underneath is met by
+// else; ours keep no copy of them, so a byte that changes underneath is met by
 // the next step. Whoever owns the sequence ends the run before it closes it.
+// A compute with memory of its own imports the state before its first token.
 //
 // # Threads
 //
@@ -42,7 +43,19 @@ type Compute interface {
 	// there. Decode begins from the state that landed in q.
 	Prefill(q *paged.Sequence, a handoff.Attempt, tokens []int, cached int, s Sampling) (Prefill, error)
 	Decode(q *paged.Sequence, a handoff.Attempt, tokens int) Decode
+	// Forget drops what the compute holds for q outside its memory. The owner
+	// calls it once, after the runs of q and before it closes q.
+	Forget(q *paged.Sequence) error
 }
+
+// Chats is a compute whose tokens nobody else can count, and which knows how a
+// chat becomes a prompt. Both may be called from any goroutine.
+type Chats interface {
+	Render(messages []Message) ([]byte, error)
+}
+
+// Message is one turn of a chat.
+type Message struct{ Role, Content string }
 
 // Sampling is how tokens are drawn; it travels to D as an item.
 type Sampling struct {
@@ -53,7 +66,8 @@ type Sampling struct {
 // Prefill computes one prompt.
 type Prefill interface {
 	// Chunk computes the next n tokens. onLayer is told each paged layer once
-	// their KV stands written in it, for good.
+	// their KV stands written in it, for good. A compute whose state is written
+	// all at once, by Finish, never calls it.
 	Chunk(n int, onLayer func(layer int)) error
 	// Finish draws the first token and writes every item: the state is whole.
 	Finish() error

@@ -68,6 +68,9 @@ func (s *Synthetic) Context() int     { return s.o.Context }
 func (s *Synthetic) MaxChunk() int    { return syntheticChunk }
 func (s *Synthetic) Shares() bool     { return false } // the KV of two requests never equals
 
+// Forget has nothing to drop: all of the state is the sequence's.
+func (s *Synthetic) Forget(*paged.Sequence) error { return nil }
+
 func (s *Synthetic) Layout(blocks, slots int) paged.Layout {
 	return paged.Layout{BlockTokens: syntheticBlockTokens, Layers: s.o.Layers, RunBytes: syntheticBlockTokens * s.o.TokenBytes,
 		Blocks: blocks, Slots: slots, RingBytes: syntheticItem, ItemsBytes: syntheticItem}

@@ -29,6 +29,9 @@ func (t *Transformer) Context() int     { return model.MaxPositions }
 func (t *Transformer) MaxChunk() int    { return model.MaxChunk }
 func (t *Transformer) Shares() bool     { return true }
 
+// Forget has nothing to drop: all of the state is the sequence's.
+func (t *Transformer) Forget(*paged.Sequence) error { return nil }
+
 func (t *Transformer) Layout(blocks, slots int) paged.Layout {
 	c := model.Shape()
 	return paged.Layout{BlockTokens: c.BlockTokens, Layers: c.PagedLayers, RunBytes: c.RunBytes,

@@ -76,8 +76,20 @@ func (s *Sampler) Sample(logits []float32) (int, error) {
 	if !finite(logits) {
 		return 0, ErrNotFinite
 	}
+	return s.Draw(logits[:EOS+1])
+}
+
+// least is how likely a token must be, beside the most likely one, to be drawn
+// at all: a draw has 24 bits. It keeps a large vocabulary from being sorted whole.
+const least = 1.0 / (1 << 24)
+
+// Draw is Sample for any vocabulary, all of which may be drawn.
+func (s *Sampler) Draw(logits []float32) (int, error) {
+	if len(logits) == 0 || !finite(logits) {
+		return 0, ErrNotFinite
+	}
 	best := 0
-	for token, v := range logits[:EOS+1] {
+	for token, v := range logits {
 		if v > logits[best] {
 			best = token
 		}
@@ -87,8 +99,11 @@ func (s *Sampler) Sample(logits []float32) (int, error) {
 	}
 	s.order = s.order[:0]
 	var total float32
-	for token, v := range logits[:EOS+1] {
+	for token, v := range logits {
 		w := exp(float32(v-logits[best]) / s.temperature)
+		if w < least {
+			continue
+		}
 		s.order = append(s.order, choice{token, w})
 		total += w
 	}

@@ -9,7 +9,7 @@ type Layout struct {
 	RunBytes    int // one run
 	Blocks      int
 	Slots       int // sequences at once
-	RingBytes   int // one ring
+	RingBytes   int // one ring; 0: there is none
 	ItemsBytes  int // one items slot
 }
 
@@ -25,10 +25,14 @@ type (
 	Slot  int32
 )
 
-// Check refuses a layout whose sizes are not positive or do not fit.
+// Check refuses a layout whose sizes are not positive, but for the ring's, or do
+// not fit.
 func (l Layout) Check() error {
 	total := 1
-	for _, n := range []int{l.BlockTokens, l.Layers, l.RunBytes, l.Blocks, l.Slots, l.RingBytes, l.ItemsBytes} {
+	if l.RingBytes < 0 || l.RingBytes > maxBytes {
+		return fmt.Errorf("%w: a ring of %d", ErrLayout, l.RingBytes)
+	}
+	for _, n := range []int{l.BlockTokens, l.Layers, l.RunBytes, l.Blocks, l.Slots, l.ItemsBytes} {
 		if n <= 0 || n > maxBytes {
 			return fmt.Errorf("%w: a size of %d", ErrLayout, n)
 		}

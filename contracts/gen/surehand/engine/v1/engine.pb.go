@@ -135,6 +135,7 @@ type Description struct {
 	ProcessIncarnation     uint64                 `protobuf:"varint,18,opt,name=process_incarnation,json=processIncarnation,proto3" json:"process_incarnation,omitempty"`
 	Address                string                 `protobuf:"bytes,19,opt,name=address,proto3" json:"address,omitempty"`                                                                   // of this engine's own gRPC
 	PrefillTokensPerSecond float64                `protobuf:"fixed64,20,opt,name=prefill_tokens_per_second,json=prefillTokensPerSecond,proto3" json:"prefill_tokens_per_second,omitempty"` // measured; 0: unknown
+	Tokenizes              bool                   `protobuf:"varint,21,opt,name=tokenizes,proto3" json:"tokenizes,omitempty"`                                                              // nobody else can count its tokens: ask Tokenize
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
 }
@@ -309,6 +310,169 @@ func (x *Description) GetPrefillTokensPerSecond() float64 {
 	return 0
 }
 
+func (x *Description) GetTokenizes() bool {
+	if x != nil {
+		return x.Tokenizes
+	}
+	return false
+}
+
+type TokenizeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prompt        []byte                 `protobuf:"bytes,1,opt,name=prompt,proto3" json:"prompt,omitempty"`     // never logged
+	Messages      []*ChatMessage         `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"` // instead of a prompt
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenizeRequest) Reset() {
+	*x = TokenizeRequest{}
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenizeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenizeRequest) ProtoMessage() {}
+
+func (x *TokenizeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenizeRequest.ProtoReflect.Descriptor instead.
+func (*TokenizeRequest) Descriptor() ([]byte, []int) {
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TokenizeRequest) GetPrompt() []byte {
+	if x != nil {
+		return x.Prompt
+	}
+	return nil
+}
+
+func (x *TokenizeRequest) GetMessages() []*ChatMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+type ChatMessage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Content       string                 `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChatMessage) Reset() {
+	*x = ChatMessage{}
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChatMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChatMessage) ProtoMessage() {}
+
+func (x *ChatMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChatMessage.ProtoReflect.Descriptor instead.
+func (*ChatMessage) Descriptor() ([]byte, []int) {
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ChatMessage) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *ChatMessage) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
+type TokenizeAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prompt        []byte                 `protobuf:"bytes,1,opt,name=prompt,proto3" json:"prompt,omitempty"` // the model's input bytes
+	Tokens        uint32                 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenizeAnswer) Reset() {
+	*x = TokenizeAnswer{}
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenizeAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenizeAnswer) ProtoMessage() {}
+
+func (x *TokenizeAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenizeAnswer.ProtoReflect.Descriptor instead.
+func (*TokenizeAnswer) Descriptor() ([]byte, []int) {
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TokenizeAnswer) GetPrompt() []byte {
+	if x != nil {
+		return x.Prompt
+	}
+	return nil
+}
+
+func (x *TokenizeAnswer) GetTokens() uint32 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
 type Sampling struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Temperature   float64                `protobuf:"fixed64,1,opt,name=temperature,proto3" json:"temperature,omitempty"` // 0: greedy
@@ -322,7 +486,7 @@ type Sampling struct {
 
 func (x *Sampling) Reset() {
 	*x = Sampling{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[2]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +498,7 @@ func (x *Sampling) String() string {
 func (*Sampling) ProtoMessage() {}
 
 func (x *Sampling) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[2]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +511,7 @@ func (x *Sampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sampling.ProtoReflect.Descriptor instead.
 func (*Sampling) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{2}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Sampling) GetTemperature() float64 {
@@ -401,7 +565,7 @@ type ReserveRequest struct {
 
 func (x *ReserveRequest) Reset() {
 	*x = ReserveRequest{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[3]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -413,7 +577,7 @@ func (x *ReserveRequest) String() string {
 func (*ReserveRequest) ProtoMessage() {}
 
 func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[3]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -426,7 +590,7 @@ func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveRequest.ProtoReflect.Descriptor instead.
 func (*ReserveRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{3}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReserveRequest) GetPlan() *v1.Plan {
@@ -495,7 +659,7 @@ type ReserveAnswer struct {
 
 func (x *ReserveAnswer) Reset() {
 	*x = ReserveAnswer{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[4]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +671,7 @@ func (x *ReserveAnswer) String() string {
 func (*ReserveAnswer) ProtoMessage() {}
 
 func (x *ReserveAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[4]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +684,7 @@ func (x *ReserveAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveAnswer.ProtoReflect.Descriptor instead.
 func (*ReserveAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{4}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReserveAnswer) GetToken() *v1.Token {
@@ -551,7 +715,7 @@ type PrefillRequest struct {
 
 func (x *PrefillRequest) Reset() {
 	*x = PrefillRequest{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[5]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -563,7 +727,7 @@ func (x *PrefillRequest) String() string {
 func (*PrefillRequest) ProtoMessage() {}
 
 func (x *PrefillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[5]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -576,7 +740,7 @@ func (x *PrefillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefillRequest.ProtoReflect.Descriptor instead.
 func (*PrefillRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{5}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PrefillRequest) GetPlan() *v1.Plan {
@@ -635,7 +799,7 @@ type PrefillEvent struct {
 
 func (x *PrefillEvent) Reset() {
 	*x = PrefillEvent{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[6]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +811,7 @@ func (x *PrefillEvent) String() string {
 func (*PrefillEvent) ProtoMessage() {}
 
 func (x *PrefillEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[6]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +824,7 @@ func (x *PrefillEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefillEvent.ProtoReflect.Descriptor instead.
 func (*PrefillEvent) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{6}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PrefillEvent) GetEvent() isPrefillEvent_Event {
@@ -730,7 +894,7 @@ type PrefillOpened struct {
 
 func (x *PrefillOpened) Reset() {
 	*x = PrefillOpened{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[7]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +906,7 @@ func (x *PrefillOpened) String() string {
 func (*PrefillOpened) ProtoMessage() {}
 
 func (x *PrefillOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[7]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +919,7 @@ func (x *PrefillOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefillOpened.ProtoReflect.Descriptor instead.
 func (*PrefillOpened) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{7}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PrefillOpened) GetCapability() []byte {
@@ -788,7 +952,7 @@ type PrefillProgress struct {
 
 func (x *PrefillProgress) Reset() {
 	*x = PrefillProgress{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[8]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +964,7 @@ func (x *PrefillProgress) String() string {
 func (*PrefillProgress) ProtoMessage() {}
 
 func (x *PrefillProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[8]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +977,7 @@ func (x *PrefillProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefillProgress.ProtoReflect.Descriptor instead.
 func (*PrefillProgress) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{8}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PrefillProgress) GetTokens() uint32 {
@@ -834,7 +998,7 @@ type PrefillSealed struct {
 
 func (x *PrefillSealed) Reset() {
 	*x = PrefillSealed{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[9]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +1010,7 @@ func (x *PrefillSealed) String() string {
 func (*PrefillSealed) ProtoMessage() {}
 
 func (x *PrefillSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[9]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +1023,7 @@ func (x *PrefillSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefillSealed.ProtoReflect.Descriptor instead.
 func (*PrefillSealed) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{9}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PrefillSealed) GetPromptTokens() uint32 {
@@ -894,7 +1058,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[10]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1070,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[10]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1083,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{10}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AttachRequest) GetPlan() *v1.Plan {
@@ -957,7 +1121,7 @@ type DecodeEvent struct {
 
 func (x *DecodeEvent) Reset() {
 	*x = DecodeEvent{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[11]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1133,7 @@ func (x *DecodeEvent) String() string {
 func (*DecodeEvent) ProtoMessage() {}
 
 func (x *DecodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[11]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1146,7 @@ func (x *DecodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecodeEvent.ProtoReflect.Descriptor instead.
 func (*DecodeEvent) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{11}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DecodeEvent) GetPosition() uint32 {
@@ -1040,7 +1204,7 @@ type Counts struct {
 
 func (x *Counts) Reset() {
 	*x = Counts{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[12]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1216,7 @@ func (x *Counts) String() string {
 func (*Counts) ProtoMessage() {}
 
 func (x *Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[12]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1229,7 @@ func (x *Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counts.ProtoReflect.Descriptor instead.
 func (*Counts) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{12}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Counts) GetDirect() uint32 {
@@ -1105,7 +1269,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[13]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1281,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[13]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1294,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{13}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelRequest) GetPlan() *v1.Plan {
@@ -1149,7 +1313,7 @@ type CancelAnswer struct {
 
 func (x *CancelAnswer) Reset() {
 	*x = CancelAnswer{}
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[14]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1325,7 @@ func (x *CancelAnswer) String() string {
 func (*CancelAnswer) ProtoMessage() {}
 
 func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_engine_proto_msgTypes[14]
+	mi := &file_surehand_engine_v1_engine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1338,7 @@ func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAnswer.ProtoReflect.Descriptor instead.
 func (*CancelAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{14}
+	return file_surehand_engine_v1_engine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelAnswer) GetKnown() bool {
@@ -1189,7 +1353,7 @@ var File_surehand_engine_v1_engine_proto protoreflect.FileDescriptor
 const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"\n" +
 	"\x1fsurehand/engine/v1/engine.proto\x12\x12surehand.engine.v1\x1a surehand/transfer/v1/types.proto\"\x11\n" +
-	"\x0fDescribeRequest\"\xa3\x05\n" +
+	"\x0fDescribeRequest\"\xc1\x05\n" +
 	"\vDescription\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12,\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x18.surehand.engine.v1.RoleR\x04role\x12\x14\n" +
@@ -1213,7 +1377,17 @@ const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"\fsources_held\x18\x11 \x01(\rR\vsourcesHeld\x12/\n" +
 	"\x13process_incarnation\x18\x12 \x01(\x04R\x12processIncarnation\x12\x18\n" +
 	"\aaddress\x18\x13 \x01(\tR\aaddress\x129\n" +
-	"\x19prefill_tokens_per_second\x18\x14 \x01(\x01R\x16prefillTokensPerSecond\"\x88\x01\n" +
+	"\x19prefill_tokens_per_second\x18\x14 \x01(\x01R\x16prefillTokensPerSecond\x12\x1c\n" +
+	"\ttokenizes\x18\x15 \x01(\bR\ttokenizes\"f\n" +
+	"\x0fTokenizeRequest\x12\x16\n" +
+	"\x06prompt\x18\x01 \x01(\fR\x06prompt\x12;\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1f.surehand.engine.v1.ChatMessageR\bmessages\";\n" +
+	"\vChatMessage\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"@\n" +
+	"\x0eTokenizeAnswer\x12\x16\n" +
+	"\x06prompt\x18\x01 \x01(\fR\x06prompt\x12\x16\n" +
+	"\x06tokens\x18\x02 \x01(\rR\x06tokens\"\x88\x01\n" +
 	"\bSampling\x12 \n" +
 	"\vtemperature\x18\x01 \x01(\x01R\vtemperature\x12\x13\n" +
 	"\x05top_p\x18\x02 \x01(\x01R\x04topP\x12\x12\n" +
@@ -1287,12 +1461,13 @@ const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fROLE_PREFILL\x10\x01\x12\x0f\n" +
 	"\vROLE_DECODE\x10\x02\x12\r\n" +
-	"\tROLE_BOTH\x10\x032\x9e\x03\n" +
+	"\tROLE_BOTH\x10\x032\xf3\x03\n" +
 	"\x06Engine\x12P\n" +
 	"\bDescribe\x12#.surehand.engine.v1.DescribeRequest\x1a\x1f.surehand.engine.v1.Description\x12P\n" +
 	"\aReserve\x12\".surehand.engine.v1.ReserveRequest\x1a!.surehand.engine.v1.ReserveAnswer\x12Q\n" +
 	"\aPrefill\x12\".surehand.engine.v1.PrefillRequest\x1a .surehand.engine.v1.PrefillEvent0\x01\x12N\n" +
-	"\x06Attach\x12!.surehand.engine.v1.AttachRequest\x1a\x1f.surehand.engine.v1.DecodeEvent0\x01\x12M\n" +
+	"\x06Attach\x12!.surehand.engine.v1.AttachRequest\x1a\x1f.surehand.engine.v1.DecodeEvent0\x01\x12S\n" +
+	"\bTokenize\x12#.surehand.engine.v1.TokenizeRequest\x1a\".surehand.engine.v1.TokenizeAnswer\x12M\n" +
 	"\x06Cancel\x12!.surehand.engine.v1.CancelRequest\x1a .surehand.engine.v1.CancelAnswerB\xd7\x01\n" +
 	"\x16com.surehand.engine.v1B\vEngineProtoP\x01ZFgithub.com/surehand/surehand/contracts/gen/surehand/engine/v1;enginev1\xa2\x02\x03SEX\xaa\x02\x12Surehand.Engine.V1\xca\x02\x12Surehand\\Engine\\V1\xe2\x02\x1eSurehand\\Engine\\V1\\GPBMetadata\xea\x02\x14Surehand::Engine::V1b\x06proto3"
 
@@ -1309,58 +1484,64 @@ func file_surehand_engine_v1_engine_proto_rawDescGZIP() []byte {
 }
 
 var file_surehand_engine_v1_engine_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_surehand_engine_v1_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_surehand_engine_v1_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_surehand_engine_v1_engine_proto_goTypes = []any{
 	(Role)(0),               // 0: surehand.engine.v1.Role
 	(*DescribeRequest)(nil), // 1: surehand.engine.v1.DescribeRequest
 	(*Description)(nil),     // 2: surehand.engine.v1.Description
-	(*Sampling)(nil),        // 3: surehand.engine.v1.Sampling
-	(*ReserveRequest)(nil),  // 4: surehand.engine.v1.ReserveRequest
-	(*ReserveAnswer)(nil),   // 5: surehand.engine.v1.ReserveAnswer
-	(*PrefillRequest)(nil),  // 6: surehand.engine.v1.PrefillRequest
-	(*PrefillEvent)(nil),    // 7: surehand.engine.v1.PrefillEvent
-	(*PrefillOpened)(nil),   // 8: surehand.engine.v1.PrefillOpened
-	(*PrefillProgress)(nil), // 9: surehand.engine.v1.PrefillProgress
-	(*PrefillSealed)(nil),   // 10: surehand.engine.v1.PrefillSealed
-	(*AttachRequest)(nil),   // 11: surehand.engine.v1.AttachRequest
-	(*DecodeEvent)(nil),     // 12: surehand.engine.v1.DecodeEvent
-	(*Counts)(nil),          // 13: surehand.engine.v1.Counts
-	(*CancelRequest)(nil),   // 14: surehand.engine.v1.CancelRequest
-	(*CancelAnswer)(nil),    // 15: surehand.engine.v1.CancelAnswer
-	(*v1.Plan)(nil),         // 16: surehand.transfer.v1.Plan
-	(*v1.Token)(nil),        // 17: surehand.transfer.v1.Token
-	(*v1.Failure)(nil),      // 18: surehand.transfer.v1.Failure
+	(*TokenizeRequest)(nil), // 3: surehand.engine.v1.TokenizeRequest
+	(*ChatMessage)(nil),     // 4: surehand.engine.v1.ChatMessage
+	(*TokenizeAnswer)(nil),  // 5: surehand.engine.v1.TokenizeAnswer
+	(*Sampling)(nil),        // 6: surehand.engine.v1.Sampling
+	(*ReserveRequest)(nil),  // 7: surehand.engine.v1.ReserveRequest
+	(*ReserveAnswer)(nil),   // 8: surehand.engine.v1.ReserveAnswer
+	(*PrefillRequest)(nil),  // 9: surehand.engine.v1.PrefillRequest
+	(*PrefillEvent)(nil),    // 10: surehand.engine.v1.PrefillEvent
+	(*PrefillOpened)(nil),   // 11: surehand.engine.v1.PrefillOpened
+	(*PrefillProgress)(nil), // 12: surehand.engine.v1.PrefillProgress
+	(*PrefillSealed)(nil),   // 13: surehand.engine.v1.PrefillSealed
+	(*AttachRequest)(nil),   // 14: surehand.engine.v1.AttachRequest
+	(*DecodeEvent)(nil),     // 15: surehand.engine.v1.DecodeEvent
+	(*Counts)(nil),          // 16: surehand.engine.v1.Counts
+	(*CancelRequest)(nil),   // 17: surehand.engine.v1.CancelRequest
+	(*CancelAnswer)(nil),    // 18: surehand.engine.v1.CancelAnswer
+	(*v1.Plan)(nil),         // 19: surehand.transfer.v1.Plan
+	(*v1.Token)(nil),        // 20: surehand.transfer.v1.Token
+	(*v1.Failure)(nil),      // 21: surehand.transfer.v1.Failure
 }
 var file_surehand_engine_v1_engine_proto_depIdxs = []int32{
 	0,  // 0: surehand.engine.v1.Description.role:type_name -> surehand.engine.v1.Role
-	16, // 1: surehand.engine.v1.ReserveRequest.plan:type_name -> surehand.transfer.v1.Plan
-	3,  // 2: surehand.engine.v1.ReserveRequest.sampling:type_name -> surehand.engine.v1.Sampling
-	17, // 3: surehand.engine.v1.ReserveAnswer.token:type_name -> surehand.transfer.v1.Token
-	16, // 4: surehand.engine.v1.PrefillRequest.plan:type_name -> surehand.transfer.v1.Plan
-	3,  // 5: surehand.engine.v1.PrefillRequest.sampling:type_name -> surehand.engine.v1.Sampling
-	8,  // 6: surehand.engine.v1.PrefillEvent.opened:type_name -> surehand.engine.v1.PrefillOpened
-	9,  // 7: surehand.engine.v1.PrefillEvent.progress:type_name -> surehand.engine.v1.PrefillProgress
-	10, // 8: surehand.engine.v1.PrefillEvent.sealed:type_name -> surehand.engine.v1.PrefillSealed
-	16, // 9: surehand.engine.v1.AttachRequest.plan:type_name -> surehand.transfer.v1.Plan
-	17, // 10: surehand.engine.v1.AttachRequest.token:type_name -> surehand.transfer.v1.Token
-	18, // 11: surehand.engine.v1.DecodeEvent.failure:type_name -> surehand.transfer.v1.Failure
-	13, // 12: surehand.engine.v1.DecodeEvent.counts:type_name -> surehand.engine.v1.Counts
-	16, // 13: surehand.engine.v1.CancelRequest.plan:type_name -> surehand.transfer.v1.Plan
-	1,  // 14: surehand.engine.v1.Engine.Describe:input_type -> surehand.engine.v1.DescribeRequest
-	4,  // 15: surehand.engine.v1.Engine.Reserve:input_type -> surehand.engine.v1.ReserveRequest
-	6,  // 16: surehand.engine.v1.Engine.Prefill:input_type -> surehand.engine.v1.PrefillRequest
-	11, // 17: surehand.engine.v1.Engine.Attach:input_type -> surehand.engine.v1.AttachRequest
-	14, // 18: surehand.engine.v1.Engine.Cancel:input_type -> surehand.engine.v1.CancelRequest
-	2,  // 19: surehand.engine.v1.Engine.Describe:output_type -> surehand.engine.v1.Description
-	5,  // 20: surehand.engine.v1.Engine.Reserve:output_type -> surehand.engine.v1.ReserveAnswer
-	7,  // 21: surehand.engine.v1.Engine.Prefill:output_type -> surehand.engine.v1.PrefillEvent
-	12, // 22: surehand.engine.v1.Engine.Attach:output_type -> surehand.engine.v1.DecodeEvent
-	15, // 23: surehand.engine.v1.Engine.Cancel:output_type -> surehand.engine.v1.CancelAnswer
-	19, // [19:24] is the sub-list for method output_type
-	14, // [14:19] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	4,  // 1: surehand.engine.v1.TokenizeRequest.messages:type_name -> surehand.engine.v1.ChatMessage
+	19, // 2: surehand.engine.v1.ReserveRequest.plan:type_name -> surehand.transfer.v1.Plan
+	6,  // 3: surehand.engine.v1.ReserveRequest.sampling:type_name -> surehand.engine.v1.Sampling
+	20, // 4: surehand.engine.v1.ReserveAnswer.token:type_name -> surehand.transfer.v1.Token
+	19, // 5: surehand.engine.v1.PrefillRequest.plan:type_name -> surehand.transfer.v1.Plan
+	6,  // 6: surehand.engine.v1.PrefillRequest.sampling:type_name -> surehand.engine.v1.Sampling
+	11, // 7: surehand.engine.v1.PrefillEvent.opened:type_name -> surehand.engine.v1.PrefillOpened
+	12, // 8: surehand.engine.v1.PrefillEvent.progress:type_name -> surehand.engine.v1.PrefillProgress
+	13, // 9: surehand.engine.v1.PrefillEvent.sealed:type_name -> surehand.engine.v1.PrefillSealed
+	19, // 10: surehand.engine.v1.AttachRequest.plan:type_name -> surehand.transfer.v1.Plan
+	20, // 11: surehand.engine.v1.AttachRequest.token:type_name -> surehand.transfer.v1.Token
+	21, // 12: surehand.engine.v1.DecodeEvent.failure:type_name -> surehand.transfer.v1.Failure
+	16, // 13: surehand.engine.v1.DecodeEvent.counts:type_name -> surehand.engine.v1.Counts
+	19, // 14: surehand.engine.v1.CancelRequest.plan:type_name -> surehand.transfer.v1.Plan
+	1,  // 15: surehand.engine.v1.Engine.Describe:input_type -> surehand.engine.v1.DescribeRequest
+	7,  // 16: surehand.engine.v1.Engine.Reserve:input_type -> surehand.engine.v1.ReserveRequest
+	9,  // 17: surehand.engine.v1.Engine.Prefill:input_type -> surehand.engine.v1.PrefillRequest
+	14, // 18: surehand.engine.v1.Engine.Attach:input_type -> surehand.engine.v1.AttachRequest
+	3,  // 19: surehand.engine.v1.Engine.Tokenize:input_type -> surehand.engine.v1.TokenizeRequest
+	17, // 20: surehand.engine.v1.Engine.Cancel:input_type -> surehand.engine.v1.CancelRequest
+	2,  // 21: surehand.engine.v1.Engine.Describe:output_type -> surehand.engine.v1.Description
+	8,  // 22: surehand.engine.v1.Engine.Reserve:output_type -> surehand.engine.v1.ReserveAnswer
+	10, // 23: surehand.engine.v1.Engine.Prefill:output_type -> surehand.engine.v1.PrefillEvent
+	15, // 24: surehand.engine.v1.Engine.Attach:output_type -> surehand.engine.v1.DecodeEvent
+	5,  // 25: surehand.engine.v1.Engine.Tokenize:output_type -> surehand.engine.v1.TokenizeAnswer
+	18, // 26: surehand.engine.v1.Engine.Cancel:output_type -> surehand.engine.v1.CancelAnswer
+	21, // [21:27] is the sub-list for method output_type
+	15, // [15:21] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_surehand_engine_v1_engine_proto_init() }
@@ -1368,7 +1549,7 @@ func file_surehand_engine_v1_engine_proto_init() {
 	if File_surehand_engine_v1_engine_proto != nil {
 		return
 	}
-	file_surehand_engine_v1_engine_proto_msgTypes[6].OneofWrappers = []any{
+	file_surehand_engine_v1_engine_proto_msgTypes[9].OneofWrappers = []any{
 		(*PrefillEvent_Opened)(nil),
 		(*PrefillEvent_Progress)(nil),
 		(*PrefillEvent_Sealed)(nil),
@@ -1379,7 +1560,7 @@ func file_surehand_engine_v1_engine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_surehand_engine_v1_engine_proto_rawDesc), len(file_surehand_engine_v1_engine_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

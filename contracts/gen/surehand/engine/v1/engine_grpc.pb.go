@@ -26,6 +26,7 @@ const (
 	Engine_Reserve_FullMethodName  = "/surehand.engine.v1.Engine/Reserve"
 	Engine_Prefill_FullMethodName  = "/surehand.engine.v1.Engine/Prefill"
 	Engine_Attach_FullMethodName   = "/surehand.engine.v1.Engine/Attach"
+	Engine_Tokenize_FullMethodName = "/surehand.engine.v1.Engine/Tokenize"
 	Engine_Cancel_FullMethodName   = "/surehand.engine.v1.Engine/Cancel"
 )
 
@@ -45,6 +46,9 @@ type EngineClient interface {
 	// Attach streams the tokens of a committed attempt from a position on; it
 	// waits for the commit. The stream's end leaves the decode alone: leases do that.
 	Attach(ctx context.Context, in *AttachRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DecodeEvent], error)
+	// Tokenize makes the prompt of a chat, or takes one as it is, and counts its
+	// tokens. It computes nothing and keeps nothing.
+	Tokenize(ctx context.Context, in *TokenizeRequest, opts ...grpc.CallOption) (*TokenizeAnswer, error)
 	// Cancel stops computing for an attempt at once. Memory is freed only as the
 	// engine's transferd says.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
@@ -116,6 +120,16 @@ func (c *engineClient) Attach(ctx context.Context, in *AttachRequest, opts ...gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Engine_AttachClient = grpc.ServerStreamingClient[DecodeEvent]
 
+func (c *engineClient) Tokenize(ctx context.Context, in *TokenizeRequest, opts ...grpc.CallOption) (*TokenizeAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TokenizeAnswer)
+	err := c.cc.Invoke(ctx, Engine_Tokenize_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *engineClient) Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelAnswer, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelAnswer)
@@ -142,6 +156,9 @@ type EngineServer interface {
 	// Attach streams the tokens of a committed attempt from a position on; it
 	// waits for the commit. The stream's end leaves the decode alone: leases do that.
 	Attach(*AttachRequest, grpc.ServerStreamingServer[DecodeEvent]) error
+	// Tokenize makes the prompt of a chat, or takes one as it is, and counts its
+	// tokens. It computes nothing and keeps nothing.
+	Tokenize(context.Context, *TokenizeRequest) (*TokenizeAnswer, error)
 	// Cancel stops computing for an attempt at once. Memory is freed only as the
 	// engine's transferd says.
 	Cancel(context.Context, *CancelRequest) (*CancelAnswer, error)
@@ -166,6 +183,9 @@ func (UnimplementedEngineServer) Prefill(*PrefillRequest, grpc.ServerStreamingSe
 }
 func (UnimplementedEngineServer) Attach(*AttachRequest, grpc.ServerStreamingServer[DecodeEvent]) error {
 	return status.Error(codes.Unimplemented, "method Attach not implemented")
+}
+func (UnimplementedEngineServer) Tokenize(context.Context, *TokenizeRequest) (*TokenizeAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Tokenize not implemented")
 }
 func (UnimplementedEngineServer) Cancel(context.Context, *CancelRequest) (*CancelAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
@@ -249,6 +269,24 @@ func _Engine_Attach_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Engine_AttachServer = grpc.ServerStreamingServer[DecodeEvent]
 
+func _Engine_Tokenize_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TokenizeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EngineServer).Tokenize(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Engine_Tokenize_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EngineServer).Tokenize(ctx, req.(*TokenizeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Engine_Cancel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelRequest)
 	if err := dec(in); err != nil {
@@ -281,6 +319,10 @@ var Engine_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reserve",
 			Handler:    _Engine_Reserve_Handler,
+		},
+		{
+			MethodName: "Tokenize",
+			Handler:    _Engine_Tokenize_Handler,
 		},
 		{
 			MethodName: "Cancel",
