@@ -45,7 +45,7 @@ func apply(t *testing.T, r *layout.Reshard, source [][]byte, tokens uint32) (out
 	return out, runs
 }
 
-// vllm#42097, #28661, #42895 and sglang#22145: every pair of
+// vllm-project/vllm#42097, #28661, #42895 and sgl-project/sglang#22145: every pair of
 // parallelism, block size, order and packing leaves at each rank of D what that
 // rank's own prefill would have left.
 func TestAReshardedStateIsWhatEachRankWouldHaveMade(t *testing.T) {

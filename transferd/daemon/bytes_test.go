@@ -12,7 +12,6 @@ import (
 )
 
 // async runs a pull in the background.
-
 func (m *move) async() <-chan error {
 	out := make(chan error, 1)
 	go func() {
@@ -58,16 +57,8 @@ func TestAPieceThatIsRightTheSecondTimeIsAccepted(t *testing.T) {
 	}
 }
 
-// The lease lapses before, during and after the read: never a commit (R-02, V-01, V-02).
-
-// next reads one frame, skipping none.
-
-// refusal skips what came before it.
-
-// readAll reads until the other side closes.
-
-// silent accepts a pull, answers the greeting and then nothing: a stopped source.
-
+// vllm-project/vllm#49297, #37635, ai-dynamo/dynamo#10741: a region class that
+// one side lacks, or has in another size, is refused before the first byte.
 func TestAShapeThatDiffersIsRefusedBeforeTheFirstByte(t *testing.T) {
 	m := newPair(t)
 	check(t, m.openTarget())

@@ -112,6 +112,35 @@ func (c *child) kill() {
 	}
 }
 
+// signal sends one, and for SIGSTOP waits until the kernel says that it stopped.
+func (c *child) signal(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	check(t, c.cmd.Process.Signal(sig))
+	if sig != syscall.SIGSTOP {
+		return
+	}
+	eventually(t, "it stopped", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
+		check(t, err)
+		_, state, _ := strings.Cut(string(stat), ") ")
+		return strings.HasPrefix(state, "T")
+	})
+}
+
+// processor is the CPU time that it used.
+func (c *child) processor(t *testing.T) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
+	check(t, err)
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest) // from the state, the third of all, on
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	check(t, err)
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	check(t, err)
+	return time.Duration(user+system) * time.Second / 100 // USER_HZ
+}
+
 // footprint is what a daemon must not lose, as its own metrics tell.
 type footprint struct{ Resident, Files, Goroutines, Registered, Tombstones, Pinned, Quarantined uint64 }
 

@@ -144,10 +144,23 @@ func TestEveryRepeatAnswersThePresentState(t *testing.T) {
 	}
 }
 
+// sgl-project/sglang#30233: without P's seal, or without its yes, no commit.
 func TestCommitComesOnlyAfterTheValidatedRead(t *testing.T) {
 	m := newPair(t)
+	unsealed := newMove(t, m.ph, m.p, m.dh, m.d)
+	unsealed.open()
+	unsealed.announce(all()...)
+	pulled := unsealed.async()
+	eventually(t, "every byte landed", unsealed.isEqual)
+	_, err := unsealed.commit()
+	wantCode(t, err, handoff.CodeNotReady)
+	check(t, unsealed.p.CloseSource(background(t), unsealed.plan.Attempt, handoff.CodeCancelled)) // the prefill was aborted
+	wantCode(t, <-pulled, handoff.CodeCancelled)
+	_, err = unsealed.commit()
+	wantCode(t, err, handoff.CodeClosed)
+	unsealed.neverVisible()
 	m.ready()
-	_, err := m.commit()
+	_, err = m.commit()
 	wantCode(t, err, handoff.CodeNotReady)
 	m.neverVisible()
 }

@@ -177,7 +177,12 @@ func attach(t *testing.T, socket string, id handoff.EngineID) *engine {
 
 func attachMemory(t *testing.T, socket string, id handoff.EngineID, memory *client.Memory) *engine {
 	t.Helper()
-	a, err := client.Attach(background(t), client.EngineConfig{Socket: socket, Engine: id, Revision: shape.Revision, Layout: shape.Layout, Segment: memory, FlagSlots: 16})
+	return attachSlots(t, socket, id, memory, 16)
+}
+
+func attachSlots(t *testing.T, socket string, id handoff.EngineID, memory *client.Memory, slots uint32) *engine {
+	t.Helper()
+	a, err := client.Attach(background(t), client.EngineConfig{Socket: socket, Engine: id, Revision: shape.Revision, Layout: shape.Layout, Segment: memory, FlagSlots: slots})
 	check(t, err)
 	e := &engine{Engine: a, id: id, memory: memory, ended: make(chan struct{})}
 	go func() {

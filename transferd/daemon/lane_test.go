@@ -9,7 +9,7 @@ import (
 	"github.com/surehand/surehand/transferd/daemon"
 )
 
-// nixl#1754, #1385, #1628: what was required is used, or the pull fails
+// ai-dynamo/nixl#1754, #1385, #1628: what was required is used, or the pull fails
 // before the first byte; never a slower lane in its stead.
 func TestARequiredLaneThatIsNotThereFailsInsteadOfAnother(t *testing.T) {
 	for require, want := range map[string]handoff.Code{"rdma": handoff.CodeMismatch, "nvlink": handoff.CodeMismatch, "local": handoff.CodeMismatch, "tcp": handoff.CodeNone} {

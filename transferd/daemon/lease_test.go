@@ -9,6 +9,8 @@ import (
 	"github.com/surehand/surehand/transferd/client"
 )
 
+// aws-samples/aws-do-eks#84, vllm-project/vllm#21570 (R-02, V-01, V-02), with the two
+// tests below: the lease lapses before, during and after the read; never a commit.
 func TestALeaseThatLapsesBeforeTheReadRefusesIt(t *testing.T) {
 	m := newPair(t, lease(shortLease))
 	m.ready()

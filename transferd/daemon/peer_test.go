@@ -100,6 +100,8 @@ func TestAStolenCapabilityIsRefused(t *testing.T) {
 	wantCode(t, err, handoff.CodeDenied)
 }
 
+// vllm-project/vllm#27083: a greeting that means another daemon, or another life
+// of this one, is refused before anything is granted.
 func TestTheWrongDaemonOnTheRightPortIsRefused(t *testing.T) {
 	h := startHost(t, "tp")
 	c := dial(t, h)
@@ -107,8 +109,17 @@ func TestTheWrongDaemonOnTheRightPortIsRefused(t *testing.T) {
 	if code := c.refusal(); code != handoff.CodeStaleIncarnation {
 		t.Fatal(code)
 	}
+	for _, life := range []handoff.Incarnation{0, h.Incarnation() + 1, ^handoff.Incarnation(0)} {
+		c := dial(t, h)
+		c.send(wire.AppendHello(nil, wire.Hello{From: "td", FromIncarnation: 1, To: "tp", ToIncarnation: life}))
+		if code := c.refusal(); code != handoff.CodeStaleIncarnation {
+			t.Fatalf("life %d: %s", life, code)
+		}
+	}
 }
 
+// kvcache-ai/Mooncake#2850, #2086: a request for what may not be read is refused
+// in so many words; the receiver's own state says what landed.
 func TestOnlyAnnouncedPiecesOfTheCapabilityAreServed(t *testing.T) {
 	m := newPair(t)
 	m.open()
@@ -214,6 +225,8 @@ func TestAStalledSourceFailsTheProgressDeadline(t *testing.T) {
 
 // lateSource serves a pull by hand: it greets, tells of one piece and sends half
 
+// sgl-project/sglang#24527: D gives up in the middle of a piece. Its blocks are
+// drained once nothing can write them; the next request's bytes stay as they are.
 func TestNoByteLandsAfterTheTargetIsDrained(t *testing.T) {
 	m := newPair(t)
 	check(t, m.openTarget())

@@ -165,7 +165,7 @@ func TestAKeptConnectionThatBrokeCostsADial(t *testing.T) {
 	}
 }
 
-// smg#2382: D is replaced on one port again and again; P recovers each
+// lightseekorg/smg#2382: D is replaced on one port again and again; P recovers each
 // time without a restart.
 func TestADReplacedOnOnePortPoisonsNobody(t *testing.T) {
 	ph := startHost(t, "tp")
@@ -180,7 +180,7 @@ func TestADReplacedOnOnePortPoisonsNobody(t *testing.T) {
 	}
 }
 
-// vllm#49238: P comes back under its old name and port. A plan of the life
+// vllm-project/vllm#49238, ai-dynamo/nixl#1986, #2051: P comes back under its old name and port. A plan of the life
 // before is refused by it, a new one succeeds, and D's kept connections to the
 // old life are of no harm.
 func TestAPReplacedOnOnePortRefusesTheLifeBefore(t *testing.T) {

@@ -171,6 +171,9 @@ func (l *Landing) Failed(n int) {
 }
 
 func (l *Landing) fail(n int) {
+	if l.stuck {
+		return
+	}
 	if n > 0 {
 		l.step(handoff.TargetInput{Event: handoff.TargetFail, Count: uint32(n)})
 	}

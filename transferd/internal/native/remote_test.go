@@ -62,7 +62,7 @@ func TestAProcessThatEndedIsNotTakenForAnother(t *testing.T) {
 	}
 }
 
-// ucx#3046, #8958, tensorpipe#188: the kernel forbids it. The refusal says
+// openucx/ucx#3046, #8958, pytorch/tensorpipe#188: the kernel forbids it. The refusal says
 // what to do; nothing crashes.
 func TestAKernelThatForbidsItIsExplained(t *testing.T) {
 	refused := make(chan error, 1)

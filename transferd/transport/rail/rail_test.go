@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Mooncake#3299, #397: a failed rail pauses and doubles, the others go on.
+// kvcache-ai/Mooncake#3299, #397: a failed rail pauses and doubles, the others go on.
 func TestAFailedRailPausesAndDoublesWhileTheOthersCarryOn(t *testing.T) {
 	var b Book
 	now := time.Unix(0, 0)
