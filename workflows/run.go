@@ -198,7 +198,8 @@ func (r *run) left(ctx workflow.Context) time.Duration {
 func (r *run) state() steps.State {
 	p := r.coord.Plan()
 	s := steps.State{Phase: r.coord.Phase(), Epoch: p.Attempt.Epoch, Prefill: p.P.Engine, Decode: p.D.Engine,
-		Reader: r.reader.Reader, Address: r.reader.Address, Plan: p, Route: r.routes[p.Attempt.Epoch], Spans: r.spans, Bytes: r.bytes}
+		Reader: r.reader.Reader, Address: r.reader.Address, Plan: p, Route: r.routes[p.Attempt.Epoch], Spans: r.spans, Bytes: r.bytes, Input: r.in}
+	s.Input.Route.Why = nil
 	if o := r.coord.Outcome(); o != nil {
 		out := r.outcome()
 		out.Spans = nil

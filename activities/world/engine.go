@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/surehand/surehand/activities/engine"
 	"github.com/surehand/surehand/contracts/handoff"
@@ -77,8 +78,10 @@ func (e engineOf) Attach(ctx context.Context, plan handoff.Plan, token handoff.T
 		return err
 	}
 	for i := from; i < uint32(len(Text)); i++ {
-		if err := e.w.pass(ctx, StepToken); err != nil {
-			return err
+		for _, step := range []handoff.Step{StepToken, TokenAt(i)} {
+			if err := e.w.pass(ctx, step); err != nil {
+				return err
+			}
 		}
 		if err := e.broken(i); err != nil {
 			return err
@@ -107,6 +110,11 @@ func (e engineOf) broken(position uint32) error {
 
 // StepToken is where Hold stops a decode before each token.
 const StepToken handoff.Step = "token"
+
+// TokenAt is where Hold stops a decode before the token at one position.
+func TokenAt(position uint32) handoff.Step {
+	return StepToken + handoff.Step("-"+strconv.FormatUint(uint64(position), 10))
+}
 
 // committed waits until the attempt may be decoded.
 func (e engineOf) committed(ctx context.Context, a handoff.Attempt, token handoff.Token) error {

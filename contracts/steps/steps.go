@@ -113,6 +113,7 @@ type Input struct {
 	Window        time.Duration `json:"window"` // of the idempotency key
 	MaxEpochs     handoff.Epoch `json:"max_epochs,omitempty"`
 	NoAttributes  bool          `json:"no_attributes,omitempty"` // the namespace has no search attributes of ours
+	Journal       bool          `json:"journal,omitempty"`       // delivered tokens are kept for a while, for clients that come back
 }
 
 // StepInput is the input of every activity.
@@ -220,4 +221,5 @@ type State struct {
 	Spans   []Span           `json:"spans"`
 	Bytes   uint64           `json:"bytes"`
 	Outcome *Outcome         `json:"outcome,omitempty"`
+	Input   Input            `json:"input"` // with Plan and Route of the present epoch
 }

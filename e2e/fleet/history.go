@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
@@ -29,6 +33,28 @@ func (f *Fleet) History(ctx context.Context, tenant, id string) (*historypb.Hist
 		h.Events = append(h.Events, e)
 	}
 	return h, nil
+}
+
+// Forget deletes a handoff's history, as retention does in its time, and waits
+// until nobody finds it any more.
+func (f *Fleet) Forget(ctx context.Context, tenant, id string) error {
+	w := &commonpb.WorkflowExecution{WorkflowId: tenant + "/" + id}
+	_, err := f.temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{Namespace: "default", WorkflowExecution: w})
+	if err != nil {
+		return err
+	}
+	for {
+		_, err := f.temporal.DescribeWorkflowExecution(ctx, w.WorkflowId, "")
+		var none *serviceerror.NotFound
+		if errors.As(err, &none) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the history of %s stays: %w", id, ctx.Err())
+		case <-time.After(5 * pollEvery):
+		}
+	}
 }
 
 // Outcome waits for the end of a handoff's workflow and reads what it says of

@@ -26,6 +26,7 @@ type Answer struct {
 	Pieces  int
 	Finish  string
 	Usage   Usage
+	LastID  string   // of the last event that had one
 	Done    bool     // [DONE] came, and nothing after it
 	Failure *Failure // a typed refusal; nil: none
 	Broken  error    // the connection ended without either
@@ -81,6 +82,15 @@ func (a Answer) Numbered() (tokens int, err error) {
 		tokens++
 	}
 	return tokens, nil
+}
+
+// Is is nil when a text is exactly the first so many tokens of a synthetic engine.
+func (a Answer) Is(tokens int) error {
+	got, err := a.Numbered()
+	if err == nil && got != tokens {
+		err = fmt.Errorf("%d tokens of %d", got, tokens)
+	}
+	return err
 }
 
 // Counted is nil when a stream of a synthetic engine is whole, in order and

@@ -20,6 +20,8 @@ type Ask struct {
 
 	Key, Tenant     string
 	APIKey          string // as a bearer token
+	Journal         bool   // keep the answer for a client that comes back
+	LastID          string // where it stopped, when it does
 	Prefill, Decode string // engines chosen by the caller
 	Deadline        time.Duration
 
@@ -76,6 +78,12 @@ func (a Ask) headers() map[string]string {
 	h := map[string]string{"Idempotency-Key": a.Key, "X-Surehand-Tenant": a.Tenant, "X-Surehand-Prefill": a.Prefill, "X-Surehand-Decode": a.Decode}
 	if a.APIKey != "" {
 		h["Authorization"] = "Bearer " + a.APIKey
+	}
+	if a.Journal {
+		h["X-Surehand-Journal"] = "on"
+	}
+	if a.LastID != "" {
+		h["Last-Event-ID"] = a.LastID
 	}
 	if a.Deadline > 0 {
 		h["X-Surehand-Deadline-Ms"] = strconv.FormatInt(a.Deadline.Milliseconds(), 10)

@@ -86,6 +86,9 @@ func (a *Answer) stream(r io.Reader, began time.Time, onPiece func(int)) {
 	var last time.Time
 	for {
 		line, err := lines.ReadBytes('\n')
+		if id, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("id:")); ok {
+			a.LastID = string(bytes.TrimSpace(id))
+		}
 		if data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("data:")); ok {
 			if a.Done || a.Failure != nil {
 				a.Broken = errors.New("an event after the last one")

@@ -12,8 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/surehand/surehand/activities/claimcheck"
 	"github.com/surehand/surehand/activities/claimcheck/redischeck"
 	"github.com/surehand/surehand/activities/engine/reference"
+	"github.com/surehand/surehand/activities/journal"
+	"github.com/surehand/surehand/activities/journal/redisjournal"
 	"github.com/surehand/surehand/activities/ledger/redisledger"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
@@ -87,6 +90,8 @@ type backends struct {
 	peerCA, peerCert       string
 	peerKey, taskQueue     string
 	bodyKeys, fleetKey     string
+	window, journalTTL     time.Duration
+	comeback               time.Duration
 	serialBelow, maxEpochs uint32
 }
 
@@ -105,6 +110,9 @@ func (b *backends) flags(c *cobra.Command) {
 	f.DurationVar(&b.decode, "decode-budget", 0, "for the stream after it (default 15m)")
 	f.Uint32Var(&b.serialBelow, "serial-below", 0, "prompt tokens below which the transfer waits for the prefill (default 256)")
 	f.Uint32Var(&b.maxEpochs, "max-epochs", uint32(handoff.MaxEpochsBeforeFirstToken), "attempts before the first token")
+	f.DurationVar(&b.window, "key-window", 0, "for which an idempotency key stands for its first request, whatever Temporal's retention (default 24h)")
+	f.DurationVar(&b.journalTTL, "journal-ttl", 0, "for which a journal of delivered tokens outlives its last one (default 1h)")
+	f.DurationVar(&b.comeback, "comeback", 0, "for which a journalled handoff waits for a client that left (default 30s)")
 	f.StringVar(&b.peerCA, "peer-ca", "", "PEM file of the CA of engines and other gateways; without it they are spoken to on loopback only")
 	f.StringVar(&b.peerCert, "peer-cert", "", "PEM file of our certificate for them")
 	f.StringVar(&b.peerKey, "peer-key", "", "PEM file of our key for them")
@@ -157,10 +165,15 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 	if err != nil {
 		return o, err
 	}
+	tokens, err := b.journal(o.store, keys)
+	if err != nil {
+		return o, err
+	}
 	engines, remote := reference.NewConnections(peers), &orchestrator.Remote{TLS: peers, Key: fleet}
 	o.closers = append(o.closers, engines.Close, remote.Close)
 	o.Orchestrator, err = orchestrator.New(ctx, orchestrator.Config{
 		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Remote: remote, Bodies: bodies,
+		Journal: tokens, JournalTTL: b.journalTTL, Comeback: b.comeback, Window: b.window,
 		Record: steps.Record(b.record), Lease: b.lease, Deadline: b.deadline, Decode: b.decode,
 		SerialBelow: b.serialBelow, MaxEpochs: handoff.Epoch(b.maxEpochs), CountTokens: countTokens, Log: log, Metrics: r,
 	})
@@ -169,6 +182,19 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 	}
 	o.closers = append(o.closers, o.Orchestrator.Close)
 	return o, nil
+}
+
+// journal keeps delivered tokens in the same Redis as the bodies, sealed under
+// the same keys; the claim check has refused a Redis elsewhere without any.
+func (b *backends) journal(store *redis.Client, keys [][]byte) (journal.Journal, error) {
+	if len(keys) == 0 {
+		return redisjournal.New(store, nil), nil
+	}
+	sealer, err := claimcheck.NewSealer(keys...)
+	if err != nil {
+		return nil, err
+	}
+	return redisjournal.New(store, sealer), nil
 }
 
 // countTokens counts as the reference engines do: one a byte, and two that

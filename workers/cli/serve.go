@@ -47,6 +47,7 @@ type serveFlags struct {
 	listen    gateway.Listen
 	advertise string
 	access    string
+	journal   bool
 	grace     time.Duration
 	native    nativeFlags
 	pprof     string
@@ -66,6 +67,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&s.listen.Key, "tls-key", "", "PEM file of its key")
 	f.StringVar(&s.listen.ClientCA, "tls-client-ca", "", "PEM file of the CA whose certificates callers must show")
 	f.StringVar(&s.access, "access", "", "YAML file of who may call: tenants, operators, their keys and limits (default: every caller is believed; loopback only)")
+	f.BoolVar(&s.journal, "journal", false, "keep the tokens of every answer for a while, whether its request asks for that or not")
 	f.DurationVar(&s.grace, "grace", gateway.DefaultGrace, "for streams, after SIGTERM")
 	f.StringVar(&s.pprof, "pprof", "", "loopback address for Go profiles at /debug/pprof/ (default none)")
 	_ = f.MarkHidden("pprof") // fails for an unknown flag only
@@ -108,7 +110,7 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 		return errors.Join(err, listeners.Close())
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Native: engines}
+	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Native: engines, Journal: s.journal}
 	beside := &company{}
 	defer beside.close()
 	if o.store != nil {

@@ -29,7 +29,7 @@ type question struct {
 	seed                        uint64
 	stop                        []string
 	deadline                    time.Duration
-	chat, quiet                 bool
+	chat, quiet, journal        bool
 }
 
 func newSubmit() *cobra.Command {
@@ -61,7 +61,33 @@ func newSubmit() *cobra.Command {
 	f.StringVar(&q.prefill, "prefill", "", "engine for the prefill (default: placed)")
 	f.StringVar(&q.decode, "decode", "", "engine for the decode (default: placed)")
 	f.BoolVar(&q.chat, "chat", false, "send the prompt as a chat message")
+	f.BoolVar(&q.journal, "journal", false, "keep the answer for a while, so that attach finds it")
 	f.BoolVar(&q.quiet, "quiet", false, "print the answer alone")
+	return c
+}
+
+func newAttach() *cobra.Command {
+	var s server
+	var from, epoch uint32
+	var quiet bool
+	c := &cobra.Command{
+		Use: "attach HANDOFF", Short: "Stream a handoff that was submitted before, from where its client stopped", Args: cobra.ExactArgs(1),
+		Example: "  surehand submit --journal \"Tell me about the weather.\"\n  surehand attach HANDOFF\n  surehand attach --from 57 HANDOFF   # after 57 tokens",
+		RunE: func(c *cobra.Command, args []string) error {
+			return s.call(c, 0, func(ctx context.Context, client submitv1.SubmitClient) error {
+				began := time.Now()
+				events, err := client.Attach(ctx, &submitv1.AttachRequest{Handoff: args[0], Tenant: s.tenant, From: from, Epoch: epoch})
+				if err != nil {
+					return err
+				}
+				return tell(events, began, c.OutOrStdout(), c.ErrOrStderr(), quiet)
+			})
+		},
+	}
+	s.flags(c)
+	c.Flags().Uint32Var(&from, "from", 0, "tokens that are there already")
+	c.Flags().Uint32Var(&epoch, "epoch", 1, "of the last of them")
+	c.Flags().BoolVar(&quiet, "quiet", false, "print the answer alone")
 	return c
 }
 
@@ -82,7 +108,7 @@ func readPrompt(in io.Reader, arg string) (string, error) {
 func (q *question) request(c *cobra.Command, tenant, prompt string) *submitv1.SubmitRequest {
 	r := &submitv1.SubmitRequest{
 		Model: q.model, MaxTokens: q.maxTokens, Stop: q.stop, IdempotencyKey: q.key, Tenant: tenant,
-		Temperature: &q.temperature, TopP: &q.topP, DeadlineMs: q.deadline.Milliseconds(), Prefill: q.prefill, Decode: q.decode,
+		Temperature: &q.temperature, TopP: &q.topP, DeadlineMs: q.deadline.Milliseconds(), Prefill: q.prefill, Decode: q.decode, Journal: q.journal,
 	}
 	if c.Flags().Changed("seed") {
 		r.Seed = &q.seed
@@ -97,13 +123,20 @@ func (q *question) request(c *cobra.Command, tenant, prompt string) *submitv1.Su
 
 // stream copies text to out as it comes and tells about the handoff on about.
 func stream(ctx context.Context, client submitv1.SubmitClient, r *submitv1.SubmitRequest, out, about io.Writer, quiet bool) error {
-	if quiet {
-		about = io.Discard
-	}
 	began := time.Now()
 	events, err := client.Submit(ctx, r)
 	if err != nil {
 		return err
+	}
+	return tell(events, began, out, about, quiet)
+}
+
+// tell copies a stream to its end.
+func tell(events interface {
+	Recv() (*submitv1.SubmitEvent, error)
+}, began time.Time, out, about io.Writer, quiet bool) error {
+	if quiet {
+		about = io.Discard
 	}
 	var first time.Duration
 	whole := false

@@ -45,7 +45,7 @@ operators: {alice: {keys: [KEY(sk-alice)]}}
 fleet: {keys: [KEY(sk-fleet)]}`
 
 // roots of the HTTP side; a route that is added must be added here, see below.
-var routes = []string{"POST /v1/completions", "POST /v1/chat/completions", "GET /v1/models", "GET /v1/models/tiny", "GET /metrics", "GET /nowhere", "GET /"}
+var routes = []string{"POST /v1/completions", "POST /v1/chat/completions", "GET /v1/models", "GET /v1/models/tiny", "GET /metrics", "POST /v1/responses", "GET /v1/responses/resp_h-1", "POST /v1/responses/resp_h-1/cancel", "GET /v1/handoffs/h-1/events", "GET /nowhere", "GET /"}
 
 // Every route and every method of every service, as the server itself lists
 // them: nothing but health answers a caller without credentials, or with bad ones.

@@ -60,6 +60,7 @@ func (a *answer) streamed(ctx context.Context) (last orchestrator.Event, left bo
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no") // proxies that would gather events
 	c := newChunk(a.ask.kind, a.f.Handoff(), a.ask.model, a.created, a.ask.usage)
+	c.ids = a.ask.journal
 	if a.ask.kind == kindChat {
 		c.role()
 	}
@@ -89,6 +90,7 @@ func (a *answer) render(c *chunk, e orchestrator.Event, delivered *uint32) {
 		*delivered = e.Position + e.Tokens
 	}
 	if e.Text != "" {
+		c.id(e)
 		c.text(e.Text)
 	}
 	if e.Finish != "" {

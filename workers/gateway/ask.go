@@ -15,8 +15,9 @@ import (
 
 // Kinds of answer.
 const (
-	kindText = "text"
-	kindChat = "chat"
+	kindText     = "text"
+	kindChat     = "chat"
+	kindResponse = "response"
 )
 
 // ask is one request as the client meant it, whatever surface it came by.
@@ -35,6 +36,10 @@ type ask struct {
 	stream, usage bool
 	tenant, key   string
 	by            access.Caller
+	instructions  string            // of a response
+	background    bool              // its client asks for it later
+	journal       bool              // keep delivered tokens for a client that comes back
+	from          orchestrator.From // where it stopped, when it does
 	deadline      time.Duration
 	prefill       string
 	decode        string
@@ -56,6 +61,8 @@ func (a *ask) check() error {
 		return refuse("model", "name a model; GET /v1/models lists them")
 	case a.kind == kindChat && len(a.messages) == 0:
 		return refuse("messages", "give at least one message")
+	case a.kind == kindResponse && len(a.messages) == 0:
+		return refuse("input", "the input is empty")
 	case len(a.messages) > MaxMessages:
 		return refuse("messages", "%d messages, the limit is %d", len(a.messages), MaxMessages)
 	case a.kind == kindText && a.prompt == "":
@@ -120,13 +127,14 @@ func (a *ask) request(m orchestrator.Model, t counted) (orchestrator.Request, er
 	return orchestrator.Request{
 		Tenant: a.tenant, Salt: a.by.Salt, Key: a.key, Model: a.model, Prompt: []byte(t.prompt), Tokens: t.tokens,
 		Sampling: orchestrator.Sampling{MaxTokens: most, Temperature: a.temperature, TopP: a.topP, Seed: seed, Stop: a.stop},
+		Journal:  a.journal, Kind: a.kind, From: a.from,
 		Deadline: a.deadline, Prefill: a.prefill, Decode: a.decode, Body: a.digest(),
 	}, nil
 }
 
 // field is where the client put what it asks.
 func (a *ask) field() string {
-	if a.kind == kindChat {
+	if a.kind != kindText {
 		return "messages"
 	}
 	return "prompt"

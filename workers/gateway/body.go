@@ -50,7 +50,7 @@ func parse(kind string, body []byte) (*ask, error) {
 	a := newAsk(kind)
 	for _, name := range slices.Sorted(maps.Keys(given)) { // one order, so one error
 		value := given[name]
-		field, known := fields[name]
+		field, known := fieldsOf(kind)[name]
 		if !known || field.only != "" && field.only != kind {
 			return nil, refuse(name, "%q is not a field of this request", clip(name))
 		}
@@ -65,6 +65,7 @@ func parse(kind string, body []byte) (*ask, error) {
 			return nil, refuse(name, "%s: %s", name, err)
 		}
 	}
+	a.instruct()
 	if a.usage && !a.stream {
 		return nil, refuse("stream_options", "stream_options is for streams; set stream to true")
 	}

@@ -21,6 +21,8 @@ const (
 	headerPicked   = "X-Prefiller-Host-Port"
 	headerPrefill  = "X-Surehand-Prefill"
 	headerDecode   = "X-Surehand-Decode"
+	headerJournal  = "X-Surehand-Journal" // on: keep the answer for a while, so that its client can come back
+	headerLast     = "Last-Event-ID"      // where a client that comes back stopped
 )
 
 // readHeaders adds what the headers say to the ask.
@@ -29,6 +31,9 @@ func (a *ask) readHeaders(h http.Header, by access.Caller) (err error) {
 		return err
 	}
 	a.key = h.Get(headerKey)
+	if err := a.readComeback(h); err != nil {
+		return err
+	}
 	a.decode = h.Get(headerDecode)
 	if a.prefill, err = pinnedPrefill(h); err != nil {
 		return err

@@ -16,6 +16,7 @@ type chunk struct {
 	final          string // between head-of-choices and the finish reason
 	begin          string // of every object, up to choices
 	usage          bool
+	ids            bool // say where each piece ends, for a client that comes back
 }
 
 // Objects and id prefixes of the two kinds.
@@ -50,6 +51,17 @@ func (c *chunk) role() {
 	c.buf = append(c.buf, c.begin...)
 	c.buf = append(c.buf, `[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]`...)
 	c.buf = append(c.buf, c.end...)
+}
+
+// id appends the name of the place behind e, which Last-Event-ID gives back.
+func (c *chunk) id(e orchestrator.Event) {
+	if c.ids && e.Tokens > 0 {
+		c.buf = append(c.buf, "id: "...)
+		c.buf = strconv.AppendUint(c.buf, uint64(e.Epoch), 10)
+		c.buf = append(c.buf, '-')
+		c.buf = strconv.AppendUint(c.buf, uint64(e.Position+e.Tokens), 10)
+		c.buf = append(c.buf, '\n')
+	}
 }
 
 // text appends one piece.

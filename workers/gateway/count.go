@@ -26,14 +26,14 @@ func (t counted) length() uint64 {
 // tokenizer and a chat template, else by our own rule.
 func (g *Gateway) count(ctx context.Context, a *ask, m orchestrator.Model) (counted, error) {
 	if !m.Tokenizes {
-		if a.kind == kindChat {
+		if a.kind != kindText {
 			return counted{prompt: render(a.messages)}, nil
 		}
 		return counted{prompt: a.prompt}, nil
 	}
 	var asked engine.Text
 	size := len(a.prompt)
-	if a.kind == kindChat {
+	if a.kind != kindText {
 		for _, t := range a.messages {
 			size += len(t.Role) + len(t.Content)
 			asked.Messages = append(asked.Messages, engine.Message(t))

@@ -101,6 +101,20 @@ func (f *front) Submit(_ context.Context, r orchestrator.Request) (orchestrator.
 	return &follower{f: f, id: "h-1", events: events, joined: r.Key == "again"}, nil
 }
 
+func (f *front) Attach(_ context.Context, tenant, id string, from orchestrator.From) (orchestrator.Attached, error) {
+	if id != "h-1" || tenant == "red" {
+		return orchestrator.Attached{}, handoff.Errorf(handoff.CodeGone, "no such handoff")
+	}
+	var events []orchestrator.Event
+	for _, e := range pieces("Hello", ", ", "world") {
+		if e.Position >= from.Position {
+			e.Epoch = 1
+			events = append(events, e)
+		}
+	}
+	return orchestrator.Attached{Follower: &follower{f: f, id: id, events: events}, Model: "tiny", Kind: "chat", Created: 7}, nil
+}
+
 func (f *front) Follow(_ context.Context, _, id string) (orchestrator.Follower, error) {
 	if id != "h-1" {
 		return nil, handoff.Errorf(handoff.CodeGone, "no such stream here")

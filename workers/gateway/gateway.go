@@ -27,6 +27,7 @@ type Config struct {
 	Quota    quota.Limiter        // of tenants with limits; nil: they are refused
 	Grace    time.Duration        // for streams at the stop; 0: DefaultGrace
 	Native   Native               // nil: bodies are ours to read, whole
+	Journal  bool                 // keep every answer for a while, asked or not
 }
 
 // Gateway answers HTTP and gRPC on its listeners until it is drained.
@@ -36,6 +37,7 @@ type Gateway struct {
 	metrics  *metrics
 	draining atomic.Bool
 	streams  atomic.Int64
+	unseen   unseen // answers that no client waits for
 	// stop ends the streams that are left after the grace.
 	stopping context.Context
 	stop     context.CancelCauseFunc

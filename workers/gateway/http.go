@@ -25,6 +25,12 @@ func (g *Gateway) Handler() http.Handler {
 	}
 	mux.HandleFunc("POST /v1/completions", text)
 	mux.HandleFunc("POST /v1/chat/completions", chat)
+	if g.Native == nil {
+		mux.HandleFunc("POST /v1/responses", g.createResponse)
+		mux.HandleFunc("GET /v1/responses/{id}", g.getResponse)
+		mux.HandleFunc("POST /v1/responses/{id}/cancel", g.cancelResponse)
+		mux.HandleFunc("GET /v1/handoffs/{id}/events", g.attach)
+	}
 	mux.HandleFunc("GET /v1/models", g.listModels)
 	mux.HandleFunc("GET /v1/models/{model...}", g.getModel)
 	mux.Handle("GET /healthz", telemetry.Alive())
@@ -110,6 +116,7 @@ func (g *Gateway) submit(ctx context.Context, kind string, w http.ResponseWriter
 	if err := a.readHeaders(r.Header, access.From(r.Context())); err != nil {
 		return nil, nil, nil, err
 	}
+	a.journal = a.journal || g.Journal
 	f, done, err := g.begin(ctx, a)
 	return a, f, done, err
 }

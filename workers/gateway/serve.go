@@ -82,7 +82,9 @@ func (r *Running) Drain() error {
 		both.Go(r.stopGRPC)
 	}
 	both.Wait()
+	r.g.unseen.wait(ctx)
 	r.g.stop(errStopping)
+	r.g.unseen.all.Wait()
 	r.serving.Wait()
 	return httpErr
 }

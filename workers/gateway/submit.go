@@ -83,7 +83,7 @@ func fromProto(r *submitv1.SubmitRequest) (*ask, error) {
 	a := newAsk(kind)
 	a.model, a.prompt, a.maxTokens, a.stop = r.GetModel(), r.GetPrompt(), r.GetMaxTokens(), r.GetStop()
 	a.key, a.prefill, a.decode = r.GetIdempotencyKey(), r.GetPrefill(), r.GetDecode()
-	a.stream, a.seed = true, r.Seed
+	a.stream, a.seed, a.journal = true, r.Seed, r.GetJournal()
 	if r.Temperature != nil {
 		a.temperature = r.GetTemperature()
 	}
@@ -139,11 +139,11 @@ func events(e orchestrator.Event) []*submitv1.SubmitEvent {
 	}
 	if e.Text != "" || e.Tokens > 0 {
 		out = append(out, &submitv1.SubmitEvent{Event: &submitv1.SubmitEvent_Delta{
-			Delta: &submitv1.Delta{Position: e.Position, Text: e.Text, Tokens: e.Tokens}}})
+			Delta: &submitv1.Delta{Position: e.Position, Text: e.Text, Tokens: e.Tokens, Epoch: uint32(e.Epoch)}}})
 	}
 	if e.Finish != "" {
 		out = append(out, &submitv1.SubmitEvent{Event: &submitv1.SubmitEvent_Finished{
-			Finished: &submitv1.Finished{FinishReason: e.Finish, Usage: &submitv1.Usage{
+			Finished: &submitv1.Finished{FinishReason: e.Finish, Position: e.Position + e.Tokens, Usage: &submitv1.Usage{
 				PromptTokens: e.Usage.Prompt, CompletionTokens: e.Usage.Completion,
 				DirectTokens: e.Usage.Direct, CachedTokens: e.Usage.Cached, RecomputedTokens: e.Usage.Recomputed}}}})
 	}

@@ -26,6 +26,18 @@ type Request struct {
 	Prefill  string        // engine ids chosen by the caller; empty: placed
 	Decode   string
 	Body     handoff.Digest // of the canonical request, for the key's window (S13)
+	Journal  bool           // keep delivered tokens for a while, for a client that comes back
+	Kind     string         // of the surface, told again to a client that comes back
+	From     From           // where the client stopped that comes back with its key
+
+	attach bool // nobody asks anew: what is over stays over
+}
+
+// From is where a client stopped; the zero value is the beginning. Epoch is of
+// the last token that it has.
+type From struct {
+	Position uint32
+	Epoch    handoff.Epoch
 }
 
 // Sampling is how the answer is drawn.
@@ -48,8 +60,9 @@ type Event struct {
 	Position uint32 // of the first token in Text
 	Tokens   uint32
 	Text     string
-	Finish   string // stop or length; set on the last event of a whole stream
-	Usage    Usage  // with Finish
+	Epoch    handoff.Epoch // whose attempt brought it
+	Finish   string        // stop or length; set on the last event of a whole stream
+	Usage    Usage         // with Finish
 	Err      *handoff.Error
 }
 
@@ -66,6 +79,13 @@ type Follower interface {
 	Close()
 }
 
+// Attached is what a client that came back is told of the stream before its events.
+type Attached struct {
+	Follower
+	Model, Kind string
+	Created     int64 // unix seconds
+}
+
 // Model is what can be asked for.
 type Model struct {
 	Name, Revision string
@@ -76,6 +96,9 @@ type Model struct {
 // Front is what a gateway needs of the orchestrator.
 type Front interface {
 	Submit(ctx context.Context, r Request) (Follower, error)
+	// Attach follows a handoff that was submitted before, from where its client
+	// stopped. CodeGone when that is not held anywhere.
+	Attach(ctx context.Context, tenant, id string, from From) (Attached, error)
 	// Follow serves another gateway that holds a client of a handoff read here.
 	Follow(ctx context.Context, tenant, id string) (Follower, error)
 	Get(ctx context.Context, tenant, id string) (*submitv1.Handoff, error)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/surehand/surehand/activities"
 	"github.com/surehand/surehand/activities/engine"
+	"github.com/surehand/surehand/activities/journal"
 	"github.com/surehand/surehand/activities/ledger"
 	"github.com/surehand/surehand/activities/mover"
 	"github.com/surehand/surehand/contracts/handoff"
@@ -28,12 +29,15 @@ type Config struct {
 	Movers   mover.Directory    // nil: transferd, over gRPC
 	Bodies   activities.Bodies  // claim check for recovery; nil: memory only
 	Remote   activities.Readers // how other processes' readers are asked; needed
+	Journal  journal.Journal    // of delivered tokens; nil: none is kept
 
 	Record       steps.Record  // RecordRequest
 	Lease        time.Duration // handoff.LeaseDefault
 	Deadline     time.Duration // 60 s: to the first token, unless the request says less
 	Decode       time.Duration // 15 min: the stream after it
 	Window       time.Duration // ledger.WindowDefault
+	JournalTTL   time.Duration // journal.TTLDefault
+	Comeback     time.Duration // 30 s: how long a journalled handoff waits for a client that left
 	StartTimeout time.Duration // 1 s: L8
 	Refresh      time.Duration // 250 ms: of the fleet's view
 	InFlight     int           // 4096 handoffs at once (S17)
@@ -70,6 +74,8 @@ func (c *Config) defaults() {
 	orDefault(&c.Deadline, 60*time.Second)
 	orDefault(&c.Decode, 15*time.Minute)
 	orDefault(&c.Window, ledger.WindowDefault)
+	orDefault(&c.JournalTTL, journal.TTLDefault)
+	orDefault(&c.Comeback, 30*time.Second)
 	orDefault(&c.StartTimeout, time.Second)
 	orDefault(&c.Refresh, 250*time.Millisecond)
 	if c.Log == nil {

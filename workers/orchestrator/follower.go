@@ -12,6 +12,7 @@ type follower struct {
 	s      *stream
 	joined bool
 	next   int
+	from   From
 	closed bool
 }
 
@@ -30,15 +31,17 @@ func (f *follower) Joined() bool    { return f.joined || f.s.joined() }
 func (f *follower) Next(ctx context.Context) (Event, error) {
 	for {
 		f.s.mu.Lock()
-		if f.next < len(f.s.events) {
-			e := f.s.events[f.next]
-			f.next++
+		if f.next < f.s.shown {
+			e, tell := f.take()
 			f.s.mu.Unlock()
-			return e, nil
+			if tell {
+				return e, nil
+			}
+			continue
 		}
-		done, more := f.s.done, f.s.more
+		over, more := f.s.done && f.next >= len(f.s.events), f.s.more
 		f.s.mu.Unlock()
-		if done {
+		if over {
 			return Event{}, io.EOF
 		}
 		select {
@@ -47,6 +50,37 @@ func (f *follower) Next(ctx context.Context) (Event, error) {
 			return Event{}, handoff.Errorf(handoff.CodeCancelled, "the client left")
 		}
 	}
+}
+
+// take is the next event, and whether this client has not got it yet. Callers
+// hold the stream's lock.
+func (f *follower) take() (e Event, tell bool) {
+	e = f.s.events[f.next]
+	f.next++
+	switch end := e.Position + e.Tokens; {
+	case f.from.Position == 0:
+		return e, true
+	case f.s.broken:
+		return f.refuse("what was delivered before position %d is not held", f.from.Position), true
+	case e.Err != nil:
+		return e, true
+	case e.Finish != "" && end < f.from.Position:
+		return f.refuse("the stream ended at position %d, before %d", end, f.from.Position), true
+	case end <= f.from.Position && e.Finish == "":
+		return e, false
+	case end == f.from.Position: // it has the text, and now the end
+		e.Position, e.Tokens, e.Text = end, 0, ""
+		return e, true
+	case e.Tokens > 0 && e.Position < f.from.Position && end > f.from.Position:
+		return f.refuse("position %d is amid a piece: pieces begin at %d and %d", f.from.Position, e.Position, end), true
+	}
+	return e, true
+}
+
+// refuse ends this client's stream, and nobody else's.
+func (f *follower) refuse(format string, args ...any) Event {
+	f.next = len(f.s.events)
+	return Event{Err: handoff.Errorf(handoff.CodeGone, format, args...)}
 }
 
 // Close leaves the stream; the last one to leave an unfinished one cancels it.

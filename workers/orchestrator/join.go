@@ -59,6 +59,7 @@ func (o *Orchestrator) join(s *stream, id string, r Request, h holder, tries int
 
 func (o *Orchestrator) joined(ctx context.Context, s *stream, id string, r Request, h holder, tries int) error {
 	in := steps.Input{Tenant: r.Tenant, ID: id, Key: keyHash(r), Deadline: r.Deadline, Decode: o.cfg.Decode, Lease: o.cfg.Lease}
+	in.Plan.BodyDigest = r.Body
 	for ; tries > 0 && !s.isOver(); tries-- {
 		if done, err := o.copyOf(ctx, s, in, h.owner); done {
 			return err
@@ -96,7 +97,10 @@ func (o *Orchestrator) sticks(ctx context.Context, s *stream, in steps.Input, ru
 			}
 		}
 	}
-	return handoff.Errorf(handoff.CodeGone, "the handoff of this key is over (%s); its stream is not held", cmp.Or(h.settled, "committed"))
+	if done, err := o.replay(ctx, s, in, h); done {
+		return err
+	}
+	return handoff.Errorf(handoff.CodeGone, "the handoff is over (%s); its stream is not held", cmp.Or(h.settled, "committed"))
 }
 
 // copyOf makes s a copy of the stream that owner reads; done once that told
@@ -130,6 +134,9 @@ func (o *Orchestrator) copyOf(ctx context.Context, s *stream, in steps.Input, ow
 
 // again frees the key of a run that is no more and begins one of our own.
 func (o *Orchestrator) again(ctx context.Context, s *stream, in steps.Input, r Request, h holder, tries int) error {
+	if r.attach {
+		return o.sticks(ctx, s, in, runFacts{}, holder{settled: "refused"})
+	}
 	o.unclaim(ctx, in, h.handoff)
 	return o.begin(ctx, s, in.ID, r, tries-1)
 }
@@ -153,7 +160,7 @@ func (o *Orchestrator) takeOver(ctx context.Context, s *stream, in steps.Input, 
 		}
 	}
 	me := handoff.Reader{Process: o.cfg.Process, Incarnation: o.incarnation, Number: st.Reader.Number + 1}
-	full, err := o.readerInput(in, r, st)
+	full, err := o.readerInput(ctx, r, st)
 	if err != nil {
 		return "", false, err
 	}
@@ -173,18 +180,29 @@ func (o *Orchestrator) takeOver(ctx context.Context, s *stream, in steps.Input, 
 		release()
 		return named.Address, false, nil // another gateway was faster
 	}
+	o.preload(ctx, s, full, me)
 	o.keepReading(s, full)
 	return "", true, nil
 }
 
 // readerInput is the running handoff's input as its reader needs it.
-func (o *Orchestrator) readerInput(in steps.Input, r Request, st steps.State) (steps.Input, error) {
-	in.Model, in.PromptTokens, in.Record, in.Window = r.Model, o.tokens(r), o.cfg.Record, o.cfg.Window
+func (o *Orchestrator) readerInput(ctx context.Context, r Request, st steps.State) (in steps.Input, err error) {
+	in = st.Input
 	in.Plan, in.Route = st.Plan, st.Route
 	if in.Plan.BodyDigest != r.Body {
 		return in, handoff.Errorf(handoff.CodeKeyReused, "the idempotency key was used with another body")
 	}
-	return in, o.bodies.keep(in, bodyOf(r))
+	body := bodyOf(r)
+	if r.attach {
+		body, err = o.bodies.Body(ctx, in.Tenant, in.Plan.Attempt.Handoff)
+		if handoff.CodeOf(err) == handoff.CodeGone {
+			return in, nil // needed for another epoch only
+		}
+		if err != nil {
+			return in, err
+		}
+	}
+	return in, o.bodies.keep(in, body)
 }
 
 // adoptAs prepares s to be told; until history names this process, a client
@@ -192,6 +210,9 @@ func (o *Orchestrator) readerInput(in steps.Input, r Request, st steps.State) (s
 func (o *Orchestrator) adoptAs(s *stream, in steps.Input, me handoff.Reader) (release func()) {
 	s.mu.Lock()
 	lookup := s.abandoned
+	if s.loaded = nil; in.Journal && o.cfg.Journal != nil {
+		s.loaded = make(chan struct{})
+	}
 	s.mu.Unlock()
 	o.adopt(s, in, me)
 	s.mu.Lock()
@@ -215,11 +236,7 @@ func (o *Orchestrator) withdraw(s *stream, in steps.Input) {
 func (o *Orchestrator) keepReading(s *stream, in steps.Input) {
 	s.mu.Lock()
 	left := s.done
-	s.abandoned = func() {
-		o.background(func(ctx context.Context) {
-			o.cancel(ctx, s, handoff.Errorf(handoff.CodeCancelled, whyLeft), nil)
-		})
-	}
+	s.abandoned = func() { o.abandon(s, in) }
 	s.mu.Unlock()
 	if left { // while it was being named
 		o.recording(func(ctx context.Context) { o.tellCancel(ctx, in, whyLeft) })
@@ -275,9 +292,11 @@ func (o *Orchestrator) awaitEnd(ctx context.Context, in steps.Input, run runFact
 }
 
 // Follow serves another gateway that holds a client of a handoff read here.
-func (o *Orchestrator) Follow(_ context.Context, tenant, id string) (Follower, error) {
+// Between the claim of its key and its plan a stream here has no reader yet:
+// that is waited for, or the asker would take the key for abandoned.
+func (o *Orchestrator) Follow(ctx context.Context, tenant, id string) (Follower, error) {
 	s := o.hub.find(tenant, id)
-	if s == nil || s.roleNow() != roleReads {
+	if s == nil || s.decided(ctx, o.cfg.StartTimeout) != roleReads {
 		return nil, handoff.Errorf(handoff.CodeGone, "no stream of %s is held here", id)
 	}
 	return s.follow(true), nil

@@ -22,6 +22,9 @@ const (
 // read attaches to D and brings the attempt's tokens into the stream. It waits
 // for the commit; D tells nothing before it.
 func (o *Orchestrator) read(ctx context.Context, s *stream, p handoff.Plan, r steps.Route, token handoff.Token) {
+	if !s.ready(ctx) {
+		return
+	}
 	var err error
 	for try := range attachTries {
 		err = o.attach(ctx, s, p, r, token)

@@ -152,10 +152,10 @@ func fromWire(m *submitv1.SubmitEvent) (Event, bool) {
 	switch {
 	case m.GetDelta() != nil:
 		d := m.GetDelta()
-		return Event{Position: d.GetPosition(), Tokens: d.GetTokens(), Text: d.GetText()}, true
+		return Event{Position: d.GetPosition(), Tokens: d.GetTokens(), Text: d.GetText(), Epoch: handoff.Epoch(d.GetEpoch())}, true
 	case m.GetFinished() != nil:
 		u := m.GetFinished().GetUsage()
-		return Event{Finish: m.GetFinished().GetFinishReason(), Usage: Usage{Prompt: u.GetPromptTokens(), Completion: u.GetCompletionTokens(),
+		return Event{Position: m.GetFinished().GetPosition(), Finish: m.GetFinished().GetFinishReason(), Usage: Usage{Prompt: u.GetPromptTokens(), Completion: u.GetCompletionTokens(),
 			Direct: u.GetDirectTokens(), Cached: u.GetCachedTokens(), Recomputed: u.GetRecomputedTokens()}}, true
 	case m.GetFailed() != nil:
 		f := m.GetFailed()

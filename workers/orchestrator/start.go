@@ -22,6 +22,8 @@ const (
 	memoNonce = "nonce"
 	memoOwner = "owner"
 	memoBody  = "body"
+	memoModel = "model" // these two are for a client that comes back
+	memoKind  = "kind"
 )
 
 func bodyText(d handoff.Digest) string { return hex.EncodeToString(d[:]) }
@@ -36,7 +38,7 @@ func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r R
 		o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
 		return
 	}
-	err := o.execute(ctx, in)
+	err := o.execute(ctx, in, r)
 	admitted()
 	var exists *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
@@ -51,7 +53,7 @@ func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r R
 	}
 }
 
-func (o *Orchestrator) execute(ctx context.Context, in steps.Input) error {
+func (o *Orchestrator) execute(ctx context.Context, in steps.Input, r Request) error {
 	ctx, cancel := o.pulse.patient(ctx, o.cfg.StartTimeout*3/4)
 	defer cancel()
 	opts := client.StartWorkflowOptions{
@@ -64,7 +66,7 @@ func (o *Orchestrator) execute(ctx context.Context, in steps.Input) error {
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		EnableEagerStart:                         true,
-		Memo:                                     map[string]any{memoNonce: in.Plan.Attempt.Nonce.String(), memoOwner: in.ReaderAddress, memoBody: bodyText(in.Plan.BodyDigest)},
+		Memo:                                     map[string]any{memoNonce: in.Plan.Attempt.Nonce.String(), memoOwner: in.ReaderAddress, memoBody: bodyText(in.Plan.BodyDigest), memoModel: in.Model, memoKind: r.Kind},
 		StaticSummary:                            fmt.Sprintf("%s · P %s → D %s · %d prompt tokens", in.Model, in.Plan.P.Engine, in.Plan.D.Engine, in.PromptTokens),
 	}
 	if !o.cfg.Temporal.NoAttributes {
@@ -119,6 +121,7 @@ func (o *Orchestrator) undoHeadStart(ctx context.Context, in steps.Input) {
 // runFacts are what Temporal tells of the newest run of an id.
 type runFacts struct {
 	nonce, owner, body, runID string
+	model, kind               string // empty: not told
 	status                    enumspb.WorkflowExecutionStatus
 }
 
@@ -138,6 +141,11 @@ func (o *Orchestrator) describeRun(ctx context.Context, in steps.Input, within t
 	for k, to := range map[string]*string{memoNonce: &f.nonce, memoOwner: &f.owner, memoBody: &f.body} {
 		if err := converterOf().FromPayload(info.GetMemo().GetFields()[k], to); err != nil {
 			return runFacts{}, handoff.Errorf(handoff.CodeInternal, "memo %s: %s", k, err.Error())
+		}
+	}
+	for k, to := range map[string]*string{memoModel: &f.model, memoKind: &f.kind} {
+		if p := info.GetMemo().GetFields()[k]; p != nil && converterOf().FromPayload(p, to) != nil {
+			*to = ""
 		}
 	}
 	return f, nil

@@ -30,6 +30,11 @@ type stream struct {
 
 	mu        sync.Mutex
 	events    []Event
+	shown     int           // of them, that followers may have: the rest is not journalled yet
+	journaled bool          // a journal is being written
+	broken    bool          // its beginning is not held: only who comes from the beginning is served
+	loaded    chan struct{} // closed when what was delivered before is here; nil: nothing was
+	kind      string
 	bytes     int
 	done      bool
 	more      chan struct{} // closed at each append
@@ -77,6 +82,9 @@ func (s *stream) append(e Event) (ended bool) {
 		s.first = time.Since(s.began)
 	}
 	s.events = append(s.events, e)
+	if !s.journaled {
+		s.shown = len(s.events)
+	}
 	s.bytes += len(e.Text)
 	s.tokens += e.Tokens
 	if e.Terminal() {
@@ -84,9 +92,14 @@ func (s *stream) append(e Event) (ended bool) {
 		s.open.Add(-1)
 		s.detach()
 	}
+	s.wake()
+	return s.done
+}
+
+// wake lets everybody look again. Callers hold the lock.
+func (s *stream) wake() {
 	close(s.more)
 	s.more = make(chan struct{})
-	return s.done
 }
 
 // deliver appends an event of attempt a if the fence lets it and it is the next.
@@ -103,6 +116,7 @@ func (s *stream) deliver(a handoff.Attempt, e Event) error {
 		s.mu.Unlock()
 		return errGivenUp
 	}
+	e.Epoch = a.Epoch
 	ended := s.append(e)
 	s.mu.Unlock()
 	if ended {
@@ -233,6 +247,9 @@ func (s *stream) wasLeft() bool {
 func (s *stream) final() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if n := len(s.events); s.done && s.in.Journal && s.events[n-1].Err != nil && s.events[n-1].Err.Code == handoff.CodeUnavailable {
+		return false // its client may come back elsewhere
+	}
 	return s.done && (s.left || s.tokens > 0)
 }
 
@@ -240,6 +257,27 @@ func (s *stream) roleNow() role {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.role
+}
+
+// decided is the role, waited for while the stream has none.
+func (s *stream) decided(ctx context.Context, within time.Duration) role {
+	late := time.NewTimer(within)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		role, done, more := s.role, s.done, s.more
+		s.mu.Unlock()
+		if role != roleNone || done {
+			return role
+		}
+		select {
+		case <-more:
+		case <-late.C:
+			return role
+		case <-ctx.Done():
+			return role
+		}
+	}
 }
 
 // place is the position of the next token, and whether a's bytes are delivered.

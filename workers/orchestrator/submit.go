@@ -53,8 +53,12 @@ func (o *Orchestrator) Submit(ctx context.Context, r Request) (Follower, error) 
 		return nil, err
 	}
 	f, s, made, err := o.hub.join(r.Tenant, id, r.Body)
-	if err != nil || !made {
-		return f, err
+	if err != nil {
+		return nil, err
+	}
+	s.cameBack(f, r.From)
+	if !made {
+		return f, nil
 	}
 	if err := o.begin(ctx, s, id, r, joinTries); err != nil {
 		o.refuse(s, err)
@@ -88,6 +92,8 @@ func (o *Orchestrator) validate(r *Request) error {
 		return handoff.Errorf(handoff.CodeInvalid, "max_tokens is 0, want at least 1")
 	case r.Body.IsZero():
 		return handoff.Errorf(handoff.CodeInvalid, "body digest is zero")
+	case r.Journal && o.cfg.Journal == nil:
+		return handoff.Errorf(handoff.CodeInvalid, "journal: this gateway keeps none")
 	case len(r.Key) > 256:
 		return handoff.Errorf(handoff.CodeInvalid, "idempotency key has %d bytes, limit 256", len(r.Key))
 	}
@@ -142,6 +148,7 @@ func (o *Orchestrator) beginAdmitted(ctx context.Context, s *stream, id string, 
 		return false, err
 	}
 	o.adopt(s, in, in.Plan.Reader)
+	o.keepJournal(s, in, in.Plan.Reader, r.Kind)
 	if check, ok := o.cfg.Bodies.(Check); ok {
 		o.background(func(ctx context.Context) { o.checkIn(ctx, check, in, body) })
 	}
@@ -178,11 +185,8 @@ func (o *Orchestrator) adopt(s *stream, in steps.Input, as handoff.Reader) {
 	s.mu.Lock()
 	s.in, s.reader, s.role = in, as, roleReads
 	s.reading.Newest(in.Plan.Attempt)
-	s.abandoned = func() {
-		o.background(func(ctx context.Context) {
-			o.cancel(ctx, s, handoff.Errorf(handoff.CodeCancelled, whyLeft), nil)
-		})
-	}
+	s.abandoned = func() { o.abandon(s, in) }
+	s.wake()
 	s.mu.Unlock()
 	o.hub.named(in.Plan.Attempt.Handoff, s)
 }
@@ -195,7 +199,8 @@ func (o *Orchestrator) unplaced(id string, r Request) (steps.Input, error) {
 	}
 	in := steps.Input{Tenant: r.Tenant, ID: id, Key: keyHash(r), Model: r.Model, ReaderAddress: o.cfg.Process,
 		PromptTokens: o.tokens(r), Record: o.cfg.Record, Deadline: r.Deadline, Decode: o.cfg.Decode,
-		Lease: o.cfg.Lease, Window: o.cfg.Window, MaxEpochs: o.cfg.MaxEpochs, NoAttributes: o.cfg.Temporal.NoAttributes,
+		Journal: r.Journal && o.cfg.Journal != nil,
+		Lease:   o.cfg.Lease, Window: o.cfg.Window, MaxEpochs: o.cfg.MaxEpochs, NoAttributes: o.cfg.Temporal.NoAttributes,
 		Sampling: steps.Sampling{MaxTokens: r.Sampling.MaxTokens, Temperature: r.Sampling.Temperature, TopP: r.Sampling.TopP, Seed: r.Sampling.Seed}}
 	in.Plan = handoff.Plan{Attempt: handoff.Attempt{Handoff: runID(id, nonce), Epoch: 1, Nonce: nonce}, BodyDigest: r.Body,
 		Reader: handoff.Reader{Process: o.cfg.Process, Incarnation: o.incarnation, Number: 1}}

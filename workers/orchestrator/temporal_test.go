@@ -81,7 +81,7 @@ func (d *durable) begin(id string, in steps.Input, memo map[string]any) (*durabl
 	}
 	r := &durableRun{in: in, memo: &commonpb.Memo{Fields: fields}, status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
 		signals: make(chan steps.Ended, 8), cancel: make(chan struct{}), closed: make(chan struct{}),
-		state: steps.State{Phase: handoff.PhaseMoving, Epoch: 1, Reader: in.Plan.Reader, Address: in.ReaderAddress, Plan: in.Plan, Route: in.Route}}
+		state: steps.State{Phase: handoff.PhaseMoving, Epoch: 1, Reader: in.Plan.Reader, Address: in.ReaderAddress, Plan: in.Plan, Route: in.Route, Input: in}}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if old := d.runs[id]; old != nil && (old.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || old.status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) {

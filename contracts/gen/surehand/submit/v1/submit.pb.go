@@ -39,6 +39,8 @@ type SubmitRequest struct {
 	DeadlineMs     int64                  `protobuf:"varint,11,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`           // 0: the gateway's default
 	Prefill        string                 `protobuf:"bytes,12,opt,name=prefill,proto3" json:"prefill,omitempty"`                                    // engine ids chosen by the caller; empty: placed
 	Decode         string                 `protobuf:"bytes,13,opt,name=decode,proto3" json:"decode,omitempty"`
+	Journal        bool                   `protobuf:"varint,14,opt,name=journal,proto3" json:"journal,omitempty"` // keep delivered tokens for a while, so that Attach finds them
+	Resume         string                 `protobuf:"bytes,15,opt,name=resume,proto3" json:"resume,omitempty"`    // replay: go on after D's death, with a Resumed event; implies journal
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -164,6 +166,88 @@ func (x *SubmitRequest) GetDecode() string {
 	return ""
 }
 
+func (x *SubmitRequest) GetJournal() bool {
+	if x != nil {
+		return x.Journal
+	}
+	return false
+}
+
+func (x *SubmitRequest) GetResume() string {
+	if x != nil {
+		return x.Resume
+	}
+	return ""
+}
+
+type AttachRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Handoff       string                 `protobuf:"bytes,1,opt,name=handoff,proto3" json:"handoff,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	From          uint32                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`   // position after the last token that the client has
+	Epoch         uint32                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"` // of that token
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachRequest) Reset() {
+	*x = AttachRequest{}
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachRequest) ProtoMessage() {}
+
+func (x *AttachRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
+func (*AttachRequest) Descriptor() ([]byte, []int) {
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AttachRequest) GetHandoff() string {
+	if x != nil {
+		return x.Handoff
+	}
+	return ""
+}
+
+func (x *AttachRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *AttachRequest) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *AttachRequest) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 type Message struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
@@ -174,7 +258,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[1]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -186,7 +270,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[1]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -199,7 +283,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{1}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Message) GetRole() string {
@@ -224,6 +308,7 @@ type SubmitEvent struct {
 	//	*SubmitEvent_Delta
 	//	*SubmitEvent_Finished
 	//	*SubmitEvent_Failed
+	//	*SubmitEvent_Resumed
 	Event         isSubmitEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -231,7 +316,7 @@ type SubmitEvent struct {
 
 func (x *SubmitEvent) Reset() {
 	*x = SubmitEvent{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[2]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -243,7 +328,7 @@ func (x *SubmitEvent) String() string {
 func (*SubmitEvent) ProtoMessage() {}
 
 func (x *SubmitEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[2]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -256,7 +341,7 @@ func (x *SubmitEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitEvent.ProtoReflect.Descriptor instead.
 func (*SubmitEvent) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{2}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SubmitEvent) GetEvent() isSubmitEvent_Event {
@@ -302,6 +387,15 @@ func (x *SubmitEvent) GetFailed() *v1.Failure {
 	return nil
 }
 
+func (x *SubmitEvent) GetResumed() *Resumed {
+	if x != nil {
+		if x, ok := x.Event.(*SubmitEvent_Resumed); ok {
+			return x.Resumed
+		}
+	}
+	return nil
+}
+
 type isSubmitEvent_Event interface {
 	isSubmitEvent_Event()
 }
@@ -322,6 +416,10 @@ type SubmitEvent_Failed struct {
 	Failed *v1.Failure `protobuf:"bytes,4,opt,name=failed,proto3,oneof"`
 }
 
+type SubmitEvent_Resumed struct {
+	Resumed *Resumed `protobuf:"bytes,5,opt,name=resumed,proto3,oneof"`
+}
+
 func (*SubmitEvent_Accepted) isSubmitEvent_Event() {}
 
 func (*SubmitEvent_Delta) isSubmitEvent_Event() {}
@@ -329,6 +427,8 @@ func (*SubmitEvent_Delta) isSubmitEvent_Event() {}
 func (*SubmitEvent_Finished) isSubmitEvent_Event() {}
 
 func (*SubmitEvent_Failed) isSubmitEvent_Event() {}
+
+func (*SubmitEvent_Resumed) isSubmitEvent_Event() {}
 
 type Accepted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -340,7 +440,7 @@ type Accepted struct {
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[3]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +452,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[3]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -365,7 +465,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{3}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Accepted) GetHandoff() string {
@@ -387,13 +487,14 @@ type Delta struct {
 	Position      uint32                 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	Tokens        uint32                 `protobuf:"varint,3,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Epoch         uint32                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[4]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -405,7 +506,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[4]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -418,7 +519,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{4}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Delta) GetPosition() uint32 {
@@ -442,17 +543,87 @@ func (x *Delta) GetTokens() uint32 {
 	return 0
 }
 
+func (x *Delta) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+// Resumed says that another epoch goes on from a position: what follows was
+// sampled anew behind the tokens that were delivered, not by the same run.
+type Resumed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FromEpoch     uint32                 `protobuf:"varint,1,opt,name=from_epoch,json=fromEpoch,proto3" json:"from_epoch,omitempty"`
+	ToEpoch       uint32                 `protobuf:"varint,2,opt,name=to_epoch,json=toEpoch,proto3" json:"to_epoch,omitempty"`
+	Position      uint32                 `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resumed) Reset() {
+	*x = Resumed{}
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resumed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resumed) ProtoMessage() {}
+
+func (x *Resumed) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resumed.ProtoReflect.Descriptor instead.
+func (*Resumed) Descriptor() ([]byte, []int) {
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Resumed) GetFromEpoch() uint32 {
+	if x != nil {
+		return x.FromEpoch
+	}
+	return 0
+}
+
+func (x *Resumed) GetToEpoch() uint32 {
+	if x != nil {
+		return x.ToEpoch
+	}
+	return 0
+}
+
+func (x *Resumed) GetPosition() uint32 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
 type Finished struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	FinishReason  string                 `protobuf:"bytes,1,opt,name=finish_reason,json=finishReason,proto3" json:"finish_reason,omitempty"`
 	Usage         *Usage                 `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	Position      uint32                 `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"` // after the last token
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[5]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -464,7 +635,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[5]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -477,7 +648,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{5}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Finished) GetFinishReason() string {
@@ -494,6 +665,13 @@ func (x *Finished) GetUsage() *Usage {
 	return nil
 }
 
+func (x *Finished) GetPosition() uint32 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
 type Usage struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	PromptTokens     uint32                 `protobuf:"varint,1,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
@@ -507,7 +685,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[6]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +697,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[6]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +710,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{6}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Usage) GetPromptTokens() uint32 {
@@ -580,7 +758,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[7]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +770,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[7]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +783,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{7}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetRequest) GetHandoff() string {
@@ -648,7 +826,7 @@ type Handoff struct {
 
 func (x *Handoff) Reset() {
 	*x = Handoff{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[8]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +838,7 @@ func (x *Handoff) String() string {
 func (*Handoff) ProtoMessage() {}
 
 func (x *Handoff) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[8]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +851,7 @@ func (x *Handoff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handoff.ProtoReflect.Descriptor instead.
 func (*Handoff) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{8}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Handoff) GetHandoff() string {
@@ -811,7 +989,7 @@ type PhaseSpan struct {
 
 func (x *PhaseSpan) Reset() {
 	*x = PhaseSpan{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[9]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +1001,7 @@ func (x *PhaseSpan) String() string {
 func (*PhaseSpan) ProtoMessage() {}
 
 func (x *PhaseSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[9]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +1014,7 @@ func (x *PhaseSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseSpan.ProtoReflect.Descriptor instead.
 func (*PhaseSpan) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{9}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PhaseSpan) GetStep() string {
@@ -898,7 +1076,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[10]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +1088,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[10]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1101,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{10}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelRequest) GetHandoff() string {
@@ -950,7 +1128,7 @@ type CancelAnswer struct {
 
 func (x *CancelAnswer) Reset() {
 	*x = CancelAnswer{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[11]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1140,7 @@ func (x *CancelAnswer) String() string {
 func (*CancelAnswer) ProtoMessage() {}
 
 func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[11]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1153,7 @@ func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAnswer.ProtoReflect.Descriptor instead.
 func (*CancelAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{11}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CancelAnswer) GetBeforeCommit() bool {
@@ -1003,7 +1181,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[12]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1193,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[12]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1206,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{12}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRequest) GetTenant() string {
@@ -1061,7 +1239,7 @@ type ListAnswer struct {
 
 func (x *ListAnswer) Reset() {
 	*x = ListAnswer{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[13]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1251,7 @@ func (x *ListAnswer) String() string {
 func (*ListAnswer) ProtoMessage() {}
 
 func (x *ListAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[13]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1264,7 @@ func (x *ListAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
 func (*ListAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{13}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListAnswer) GetHandoffs() []*Handoff {
@@ -1106,7 +1284,7 @@ type GiveUpRequest struct {
 
 func (x *GiveUpRequest) Reset() {
 	*x = GiveUpRequest{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[14]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1296,7 @@ func (x *GiveUpRequest) String() string {
 func (*GiveUpRequest) ProtoMessage() {}
 
 func (x *GiveUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[14]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1309,7 @@ func (x *GiveUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{14}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GiveUpRequest) GetAttempt() *v1.Attempt {
@@ -1157,7 +1335,7 @@ type GiveUpAnswer struct {
 
 func (x *GiveUpAnswer) Reset() {
 	*x = GiveUpAnswer{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[15]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1347,7 @@ func (x *GiveUpAnswer) String() string {
 func (*GiveUpAnswer) ProtoMessage() {}
 
 func (x *GiveUpAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[15]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1360,7 @@ func (x *GiveUpAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpAnswer.ProtoReflect.Descriptor instead.
 func (*GiveUpAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{15}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GiveUpAnswer) GetGivenUp() bool {
@@ -1204,7 +1382,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[16]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1394,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[16]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1407,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{16}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Endpoint) GetEngine() string {
@@ -1266,7 +1444,7 @@ type PlannedRequest struct {
 
 func (x *PlannedRequest) Reset() {
 	*x = PlannedRequest{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[17]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1456,7 @@ func (x *PlannedRequest) String() string {
 func (*PlannedRequest) ProtoMessage() {}
 
 func (x *PlannedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[17]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1469,7 @@ func (x *PlannedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedRequest.ProtoReflect.Descriptor instead.
 func (*PlannedRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{17}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PlannedRequest) GetPlan() *v1.Plan {
@@ -1337,7 +1515,7 @@ type PlannedAnswer struct {
 
 func (x *PlannedAnswer) Reset() {
 	*x = PlannedAnswer{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[18]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1527,7 @@ func (x *PlannedAnswer) String() string {
 func (*PlannedAnswer) ProtoMessage() {}
 
 func (x *PlannedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[18]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1540,7 @@ func (x *PlannedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedAnswer.ProtoReflect.Descriptor instead.
 func (*PlannedAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{18}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{20}
 }
 
 type EndedRequest struct {
@@ -1376,7 +1554,7 @@ type EndedRequest struct {
 
 func (x *EndedRequest) Reset() {
 	*x = EndedRequest{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[19]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1566,7 @@ func (x *EndedRequest) String() string {
 func (*EndedRequest) ProtoMessage() {}
 
 func (x *EndedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[19]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1579,7 @@ func (x *EndedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRequest.ProtoReflect.Descriptor instead.
 func (*EndedRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{19}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EndedRequest) GetAttempt() *v1.Attempt {
@@ -1433,7 +1611,7 @@ type EndedAnswer struct {
 
 func (x *EndedAnswer) Reset() {
 	*x = EndedAnswer{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[20]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1623,7 @@ func (x *EndedAnswer) String() string {
 func (*EndedAnswer) ProtoMessage() {}
 
 func (x *EndedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[20]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1636,7 @@ func (x *EndedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedAnswer.ProtoReflect.Descriptor instead.
 func (*EndedAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{20}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{22}
 }
 
 type FollowRequest struct {
@@ -1471,7 +1649,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[21]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1661,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_submit_v1_submit_proto_msgTypes[21]
+	mi := &file_surehand_submit_v1_submit_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1674,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{21}
+	return file_surehand_submit_v1_submit_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FollowRequest) GetHandoff() string {
@@ -1517,7 +1695,7 @@ var File_surehand_submit_v1_submit_proto protoreflect.FileDescriptor
 
 const file_surehand_submit_v1_submit_proto_rawDesc = "" +
 	"\n" +
-	"\x1fsurehand/submit/v1/submit.proto\x12\x12surehand.submit.v1\x1a surehand/transfer/v1/types.proto\"\xba\x03\n" +
+	"\x1fsurehand/submit/v1/submit.proto\x12\x12surehand.submit.v1\x1a surehand/transfer/v1/types.proto\"\xec\x03\n" +
 	"\rSubmitRequest\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x16\n" +
 	"\x06prompt\x18\x02 \x01(\tR\x06prompt\x127\n" +
@@ -1534,29 +1712,44 @@ const file_surehand_submit_v1_submit_proto_rawDesc = "" +
 	"\vdeadline_ms\x18\v \x01(\x03R\n" +
 	"deadlineMs\x12\x18\n" +
 	"\aprefill\x18\f \x01(\tR\aprefill\x12\x16\n" +
-	"\x06decode\x18\r \x01(\tR\x06decodeB\x0e\n" +
+	"\x06decode\x18\r \x01(\tR\x06decode\x12\x18\n" +
+	"\ajournal\x18\x0e \x01(\bR\ajournal\x12\x16\n" +
+	"\x06resume\x18\x0f \x01(\tR\x06resumeB\x0e\n" +
 	"\f_temperatureB\b\n" +
 	"\x06_top_pB\a\n" +
-	"\x05_seed\"7\n" +
+	"\x05_seed\"k\n" +
+	"\rAttachRequest\x12\x18\n" +
+	"\ahandoff\x18\x01 \x01(\tR\ahandoff\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\rR\x04from\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\rR\x05epoch\"7\n" +
 	"\aMessage\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\tR\acontent\"\xfa\x01\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"\xb3\x02\n" +
 	"\vSubmitEvent\x12:\n" +
 	"\baccepted\x18\x01 \x01(\v2\x1c.surehand.submit.v1.AcceptedH\x00R\baccepted\x121\n" +
 	"\x05delta\x18\x02 \x01(\v2\x19.surehand.submit.v1.DeltaH\x00R\x05delta\x12:\n" +
 	"\bfinished\x18\x03 \x01(\v2\x1c.surehand.submit.v1.FinishedH\x00R\bfinished\x127\n" +
-	"\x06failed\x18\x04 \x01(\v2\x1d.surehand.transfer.v1.FailureH\x00R\x06failedB\a\n" +
+	"\x06failed\x18\x04 \x01(\v2\x1d.surehand.transfer.v1.FailureH\x00R\x06failed\x127\n" +
+	"\aresumed\x18\x05 \x01(\v2\x1b.surehand.submit.v1.ResumedH\x00R\aresumedB\a\n" +
 	"\x05event\"<\n" +
 	"\bAccepted\x12\x18\n" +
 	"\ahandoff\x18\x01 \x01(\tR\ahandoff\x12\x16\n" +
-	"\x06joined\x18\x02 \x01(\bR\x06joined\"O\n" +
+	"\x06joined\x18\x02 \x01(\bR\x06joined\"e\n" +
 	"\x05Delta\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\rR\bposition\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n" +
-	"\x06tokens\x18\x03 \x01(\rR\x06tokens\"`\n" +
+	"\x06tokens\x18\x03 \x01(\rR\x06tokens\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\rR\x05epoch\"_\n" +
+	"\aResumed\x12\x1d\n" +
+	"\n" +
+	"from_epoch\x18\x01 \x01(\rR\tfromEpoch\x12\x19\n" +
+	"\bto_epoch\x18\x02 \x01(\rR\atoEpoch\x12\x1a\n" +
+	"\bposition\x18\x03 \x01(\rR\bposition\"|\n" +
 	"\bFinished\x12#\n" +
 	"\rfinish_reason\x18\x01 \x01(\tR\ffinishReason\x12/\n" +
-	"\x05usage\x18\x02 \x01(\v2\x19.surehand.submit.v1.UsageR\x05usage\"\xd0\x01\n" +
+	"\x05usage\x18\x02 \x01(\v2\x19.surehand.submit.v1.UsageR\x05usage\x12\x1a\n" +
+	"\bposition\x18\x03 \x01(\rR\bposition\"\xd0\x01\n" +
 	"\x05Usage\x12#\n" +
 	"\rprompt_tokens\x18\x01 \x01(\rR\fpromptTokens\x12+\n" +
 	"\x11completion_tokens\x18\x02 \x01(\rR\x10completionTokens\x12#\n" +
@@ -1632,9 +1825,10 @@ const file_surehand_submit_v1_submit_proto_rawDesc = "" +
 	"\vEndedAnswer\"A\n" +
 	"\rFollowRequest\x12\x18\n" +
 	"\ahandoff\x18\x01 \x01(\tR\ahandoff\x12\x16\n" +
-	"\x06tenant\x18\x02 \x01(\tR\x06tenant2\xb4\x02\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant2\x84\x03\n" +
 	"\x06Submit\x12N\n" +
-	"\x06Submit\x12!.surehand.submit.v1.SubmitRequest\x1a\x1f.surehand.submit.v1.SubmitEvent0\x01\x12B\n" +
+	"\x06Submit\x12!.surehand.submit.v1.SubmitRequest\x1a\x1f.surehand.submit.v1.SubmitEvent0\x01\x12N\n" +
+	"\x06Attach\x12!.surehand.submit.v1.AttachRequest\x1a\x1f.surehand.submit.v1.SubmitEvent0\x01\x12B\n" +
 	"\x03Get\x12\x1e.surehand.submit.v1.GetRequest\x1a\x1b.surehand.submit.v1.Handoff\x12M\n" +
 	"\x06Cancel\x12!.surehand.submit.v1.CancelRequest\x1a .surehand.submit.v1.CancelAnswer\x12G\n" +
 	"\x04List\x12\x1f.surehand.submit.v1.ListRequest\x1a\x1e.surehand.submit.v1.ListAnswer2\xc5\x02\n" +
@@ -1657,77 +1851,82 @@ func file_surehand_submit_v1_submit_proto_rawDescGZIP() []byte {
 	return file_surehand_submit_v1_submit_proto_rawDescData
 }
 
-var file_surehand_submit_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_surehand_submit_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_surehand_submit_v1_submit_proto_goTypes = []any{
 	(*SubmitRequest)(nil),  // 0: surehand.submit.v1.SubmitRequest
-	(*Message)(nil),        // 1: surehand.submit.v1.Message
-	(*SubmitEvent)(nil),    // 2: surehand.submit.v1.SubmitEvent
-	(*Accepted)(nil),       // 3: surehand.submit.v1.Accepted
-	(*Delta)(nil),          // 4: surehand.submit.v1.Delta
-	(*Finished)(nil),       // 5: surehand.submit.v1.Finished
-	(*Usage)(nil),          // 6: surehand.submit.v1.Usage
-	(*GetRequest)(nil),     // 7: surehand.submit.v1.GetRequest
-	(*Handoff)(nil),        // 8: surehand.submit.v1.Handoff
-	(*PhaseSpan)(nil),      // 9: surehand.submit.v1.PhaseSpan
-	(*CancelRequest)(nil),  // 10: surehand.submit.v1.CancelRequest
-	(*CancelAnswer)(nil),   // 11: surehand.submit.v1.CancelAnswer
-	(*ListRequest)(nil),    // 12: surehand.submit.v1.ListRequest
-	(*ListAnswer)(nil),     // 13: surehand.submit.v1.ListAnswer
-	(*GiveUpRequest)(nil),  // 14: surehand.submit.v1.GiveUpRequest
-	(*GiveUpAnswer)(nil),   // 15: surehand.submit.v1.GiveUpAnswer
-	(*Endpoint)(nil),       // 16: surehand.submit.v1.Endpoint
-	(*PlannedRequest)(nil), // 17: surehand.submit.v1.PlannedRequest
-	(*PlannedAnswer)(nil),  // 18: surehand.submit.v1.PlannedAnswer
-	(*EndedRequest)(nil),   // 19: surehand.submit.v1.EndedRequest
-	(*EndedAnswer)(nil),    // 20: surehand.submit.v1.EndedAnswer
-	(*FollowRequest)(nil),  // 21: surehand.submit.v1.FollowRequest
-	(*v1.Failure)(nil),     // 22: surehand.transfer.v1.Failure
-	(*v1.Attempt)(nil),     // 23: surehand.transfer.v1.Attempt
-	(*v1.Reader)(nil),      // 24: surehand.transfer.v1.Reader
-	(*v1.Plan)(nil),        // 25: surehand.transfer.v1.Plan
-	(*v1.Token)(nil),       // 26: surehand.transfer.v1.Token
+	(*AttachRequest)(nil),  // 1: surehand.submit.v1.AttachRequest
+	(*Message)(nil),        // 2: surehand.submit.v1.Message
+	(*SubmitEvent)(nil),    // 3: surehand.submit.v1.SubmitEvent
+	(*Accepted)(nil),       // 4: surehand.submit.v1.Accepted
+	(*Delta)(nil),          // 5: surehand.submit.v1.Delta
+	(*Resumed)(nil),        // 6: surehand.submit.v1.Resumed
+	(*Finished)(nil),       // 7: surehand.submit.v1.Finished
+	(*Usage)(nil),          // 8: surehand.submit.v1.Usage
+	(*GetRequest)(nil),     // 9: surehand.submit.v1.GetRequest
+	(*Handoff)(nil),        // 10: surehand.submit.v1.Handoff
+	(*PhaseSpan)(nil),      // 11: surehand.submit.v1.PhaseSpan
+	(*CancelRequest)(nil),  // 12: surehand.submit.v1.CancelRequest
+	(*CancelAnswer)(nil),   // 13: surehand.submit.v1.CancelAnswer
+	(*ListRequest)(nil),    // 14: surehand.submit.v1.ListRequest
+	(*ListAnswer)(nil),     // 15: surehand.submit.v1.ListAnswer
+	(*GiveUpRequest)(nil),  // 16: surehand.submit.v1.GiveUpRequest
+	(*GiveUpAnswer)(nil),   // 17: surehand.submit.v1.GiveUpAnswer
+	(*Endpoint)(nil),       // 18: surehand.submit.v1.Endpoint
+	(*PlannedRequest)(nil), // 19: surehand.submit.v1.PlannedRequest
+	(*PlannedAnswer)(nil),  // 20: surehand.submit.v1.PlannedAnswer
+	(*EndedRequest)(nil),   // 21: surehand.submit.v1.EndedRequest
+	(*EndedAnswer)(nil),    // 22: surehand.submit.v1.EndedAnswer
+	(*FollowRequest)(nil),  // 23: surehand.submit.v1.FollowRequest
+	(*v1.Failure)(nil),     // 24: surehand.transfer.v1.Failure
+	(*v1.Attempt)(nil),     // 25: surehand.transfer.v1.Attempt
+	(*v1.Reader)(nil),      // 26: surehand.transfer.v1.Reader
+	(*v1.Plan)(nil),        // 27: surehand.transfer.v1.Plan
+	(*v1.Token)(nil),       // 28: surehand.transfer.v1.Token
 }
 var file_surehand_submit_v1_submit_proto_depIdxs = []int32{
-	1,  // 0: surehand.submit.v1.SubmitRequest.messages:type_name -> surehand.submit.v1.Message
-	3,  // 1: surehand.submit.v1.SubmitEvent.accepted:type_name -> surehand.submit.v1.Accepted
-	4,  // 2: surehand.submit.v1.SubmitEvent.delta:type_name -> surehand.submit.v1.Delta
-	5,  // 3: surehand.submit.v1.SubmitEvent.finished:type_name -> surehand.submit.v1.Finished
-	22, // 4: surehand.submit.v1.SubmitEvent.failed:type_name -> surehand.transfer.v1.Failure
-	6,  // 5: surehand.submit.v1.Finished.usage:type_name -> surehand.submit.v1.Usage
-	6,  // 6: surehand.submit.v1.Handoff.usage:type_name -> surehand.submit.v1.Usage
-	9,  // 7: surehand.submit.v1.Handoff.spans:type_name -> surehand.submit.v1.PhaseSpan
-	8,  // 8: surehand.submit.v1.ListAnswer.handoffs:type_name -> surehand.submit.v1.Handoff
-	23, // 9: surehand.submit.v1.GiveUpRequest.attempt:type_name -> surehand.transfer.v1.Attempt
-	24, // 10: surehand.submit.v1.GiveUpRequest.reader:type_name -> surehand.transfer.v1.Reader
-	25, // 11: surehand.submit.v1.PlannedRequest.plan:type_name -> surehand.transfer.v1.Plan
-	16, // 12: surehand.submit.v1.PlannedRequest.p:type_name -> surehand.submit.v1.Endpoint
-	16, // 13: surehand.submit.v1.PlannedRequest.d:type_name -> surehand.submit.v1.Endpoint
-	26, // 14: surehand.submit.v1.PlannedRequest.token:type_name -> surehand.transfer.v1.Token
-	24, // 15: surehand.submit.v1.PlannedRequest.reader:type_name -> surehand.transfer.v1.Reader
-	23, // 16: surehand.submit.v1.EndedRequest.attempt:type_name -> surehand.transfer.v1.Attempt
-	24, // 17: surehand.submit.v1.EndedRequest.reader:type_name -> surehand.transfer.v1.Reader
-	22, // 18: surehand.submit.v1.EndedRequest.failure:type_name -> surehand.transfer.v1.Failure
-	0,  // 19: surehand.submit.v1.Submit.Submit:input_type -> surehand.submit.v1.SubmitRequest
-	7,  // 20: surehand.submit.v1.Submit.Get:input_type -> surehand.submit.v1.GetRequest
-	10, // 21: surehand.submit.v1.Submit.Cancel:input_type -> surehand.submit.v1.CancelRequest
-	12, // 22: surehand.submit.v1.Submit.List:input_type -> surehand.submit.v1.ListRequest
-	14, // 23: surehand.submit.v1.Reader.GiveUp:input_type -> surehand.submit.v1.GiveUpRequest
-	17, // 24: surehand.submit.v1.Reader.Planned:input_type -> surehand.submit.v1.PlannedRequest
-	19, // 25: surehand.submit.v1.Reader.Ended:input_type -> surehand.submit.v1.EndedRequest
-	21, // 26: surehand.submit.v1.Reader.Follow:input_type -> surehand.submit.v1.FollowRequest
-	2,  // 27: surehand.submit.v1.Submit.Submit:output_type -> surehand.submit.v1.SubmitEvent
-	8,  // 28: surehand.submit.v1.Submit.Get:output_type -> surehand.submit.v1.Handoff
-	11, // 29: surehand.submit.v1.Submit.Cancel:output_type -> surehand.submit.v1.CancelAnswer
-	13, // 30: surehand.submit.v1.Submit.List:output_type -> surehand.submit.v1.ListAnswer
-	15, // 31: surehand.submit.v1.Reader.GiveUp:output_type -> surehand.submit.v1.GiveUpAnswer
-	18, // 32: surehand.submit.v1.Reader.Planned:output_type -> surehand.submit.v1.PlannedAnswer
-	20, // 33: surehand.submit.v1.Reader.Ended:output_type -> surehand.submit.v1.EndedAnswer
-	2,  // 34: surehand.submit.v1.Reader.Follow:output_type -> surehand.submit.v1.SubmitEvent
-	27, // [27:35] is the sub-list for method output_type
-	19, // [19:27] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	2,  // 0: surehand.submit.v1.SubmitRequest.messages:type_name -> surehand.submit.v1.Message
+	4,  // 1: surehand.submit.v1.SubmitEvent.accepted:type_name -> surehand.submit.v1.Accepted
+	5,  // 2: surehand.submit.v1.SubmitEvent.delta:type_name -> surehand.submit.v1.Delta
+	7,  // 3: surehand.submit.v1.SubmitEvent.finished:type_name -> surehand.submit.v1.Finished
+	24, // 4: surehand.submit.v1.SubmitEvent.failed:type_name -> surehand.transfer.v1.Failure
+	6,  // 5: surehand.submit.v1.SubmitEvent.resumed:type_name -> surehand.submit.v1.Resumed
+	8,  // 6: surehand.submit.v1.Finished.usage:type_name -> surehand.submit.v1.Usage
+	8,  // 7: surehand.submit.v1.Handoff.usage:type_name -> surehand.submit.v1.Usage
+	11, // 8: surehand.submit.v1.Handoff.spans:type_name -> surehand.submit.v1.PhaseSpan
+	10, // 9: surehand.submit.v1.ListAnswer.handoffs:type_name -> surehand.submit.v1.Handoff
+	25, // 10: surehand.submit.v1.GiveUpRequest.attempt:type_name -> surehand.transfer.v1.Attempt
+	26, // 11: surehand.submit.v1.GiveUpRequest.reader:type_name -> surehand.transfer.v1.Reader
+	27, // 12: surehand.submit.v1.PlannedRequest.plan:type_name -> surehand.transfer.v1.Plan
+	18, // 13: surehand.submit.v1.PlannedRequest.p:type_name -> surehand.submit.v1.Endpoint
+	18, // 14: surehand.submit.v1.PlannedRequest.d:type_name -> surehand.submit.v1.Endpoint
+	28, // 15: surehand.submit.v1.PlannedRequest.token:type_name -> surehand.transfer.v1.Token
+	26, // 16: surehand.submit.v1.PlannedRequest.reader:type_name -> surehand.transfer.v1.Reader
+	25, // 17: surehand.submit.v1.EndedRequest.attempt:type_name -> surehand.transfer.v1.Attempt
+	26, // 18: surehand.submit.v1.EndedRequest.reader:type_name -> surehand.transfer.v1.Reader
+	24, // 19: surehand.submit.v1.EndedRequest.failure:type_name -> surehand.transfer.v1.Failure
+	0,  // 20: surehand.submit.v1.Submit.Submit:input_type -> surehand.submit.v1.SubmitRequest
+	1,  // 21: surehand.submit.v1.Submit.Attach:input_type -> surehand.submit.v1.AttachRequest
+	9,  // 22: surehand.submit.v1.Submit.Get:input_type -> surehand.submit.v1.GetRequest
+	12, // 23: surehand.submit.v1.Submit.Cancel:input_type -> surehand.submit.v1.CancelRequest
+	14, // 24: surehand.submit.v1.Submit.List:input_type -> surehand.submit.v1.ListRequest
+	16, // 25: surehand.submit.v1.Reader.GiveUp:input_type -> surehand.submit.v1.GiveUpRequest
+	19, // 26: surehand.submit.v1.Reader.Planned:input_type -> surehand.submit.v1.PlannedRequest
+	21, // 27: surehand.submit.v1.Reader.Ended:input_type -> surehand.submit.v1.EndedRequest
+	23, // 28: surehand.submit.v1.Reader.Follow:input_type -> surehand.submit.v1.FollowRequest
+	3,  // 29: surehand.submit.v1.Submit.Submit:output_type -> surehand.submit.v1.SubmitEvent
+	3,  // 30: surehand.submit.v1.Submit.Attach:output_type -> surehand.submit.v1.SubmitEvent
+	10, // 31: surehand.submit.v1.Submit.Get:output_type -> surehand.submit.v1.Handoff
+	13, // 32: surehand.submit.v1.Submit.Cancel:output_type -> surehand.submit.v1.CancelAnswer
+	15, // 33: surehand.submit.v1.Submit.List:output_type -> surehand.submit.v1.ListAnswer
+	17, // 34: surehand.submit.v1.Reader.GiveUp:output_type -> surehand.submit.v1.GiveUpAnswer
+	20, // 35: surehand.submit.v1.Reader.Planned:output_type -> surehand.submit.v1.PlannedAnswer
+	22, // 36: surehand.submit.v1.Reader.Ended:output_type -> surehand.submit.v1.EndedAnswer
+	3,  // 37: surehand.submit.v1.Reader.Follow:output_type -> surehand.submit.v1.SubmitEvent
+	29, // [29:38] is the sub-list for method output_type
+	20, // [20:29] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_surehand_submit_v1_submit_proto_init() }
@@ -1736,11 +1935,12 @@ func file_surehand_submit_v1_submit_proto_init() {
 		return
 	}
 	file_surehand_submit_v1_submit_proto_msgTypes[0].OneofWrappers = []any{}
-	file_surehand_submit_v1_submit_proto_msgTypes[2].OneofWrappers = []any{
+	file_surehand_submit_v1_submit_proto_msgTypes[3].OneofWrappers = []any{
 		(*SubmitEvent_Accepted)(nil),
 		(*SubmitEvent_Delta)(nil),
 		(*SubmitEvent_Finished)(nil),
 		(*SubmitEvent_Failed)(nil),
+		(*SubmitEvent_Resumed)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1748,7 +1948,7 @@ func file_surehand_submit_v1_submit_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_surehand_submit_v1_submit_proto_rawDesc), len(file_surehand_submit_v1_submit_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

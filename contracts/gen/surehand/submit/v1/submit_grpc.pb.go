@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Submit_Submit_FullMethodName = "/surehand.submit.v1.Submit/Submit"
+	Submit_Attach_FullMethodName = "/surehand.submit.v1.Submit/Attach"
 	Submit_Get_FullMethodName    = "/surehand.submit.v1.Submit/Get"
 	Submit_Cancel_FullMethodName = "/surehand.submit.v1.Submit/Cancel"
 	Submit_List_FullMethodName   = "/surehand.submit.v1.Submit/List"
@@ -33,6 +34,9 @@ const (
 type SubmitClient interface {
 	// Submit starts, or joins, the handoff of an idempotency key and streams it.
 	Submit(ctx context.Context, in *SubmitRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubmitEvent], error)
+	// Attach streams a handoff that was submitted before, from where its client
+	// stopped.
+	Attach(ctx context.Context, in *AttachRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubmitEvent], error)
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*Handoff, error)
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListAnswer, error)
@@ -64,6 +68,25 @@ func (c *submitClient) Submit(ctx context.Context, in *SubmitRequest, opts ...gr
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Submit_SubmitClient = grpc.ServerStreamingClient[SubmitEvent]
+
+func (c *submitClient) Attach(ctx context.Context, in *AttachRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubmitEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Submit_ServiceDesc.Streams[1], Submit_Attach_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AttachRequest, SubmitEvent]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Submit_AttachClient = grpc.ServerStreamingClient[SubmitEvent]
 
 func (c *submitClient) Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*Handoff, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -101,6 +124,9 @@ func (c *submitClient) List(ctx context.Context, in *ListRequest, opts ...grpc.C
 type SubmitServer interface {
 	// Submit starts, or joins, the handoff of an idempotency key and streams it.
 	Submit(*SubmitRequest, grpc.ServerStreamingServer[SubmitEvent]) error
+	// Attach streams a handoff that was submitted before, from where its client
+	// stopped.
+	Attach(*AttachRequest, grpc.ServerStreamingServer[SubmitEvent]) error
 	Get(context.Context, *GetRequest) (*Handoff, error)
 	Cancel(context.Context, *CancelRequest) (*CancelAnswer, error)
 	List(context.Context, *ListRequest) (*ListAnswer, error)
@@ -116,6 +142,9 @@ type UnimplementedSubmitServer struct{}
 
 func (UnimplementedSubmitServer) Submit(*SubmitRequest, grpc.ServerStreamingServer[SubmitEvent]) error {
 	return status.Error(codes.Unimplemented, "method Submit not implemented")
+}
+func (UnimplementedSubmitServer) Attach(*AttachRequest, grpc.ServerStreamingServer[SubmitEvent]) error {
+	return status.Error(codes.Unimplemented, "method Attach not implemented")
 }
 func (UnimplementedSubmitServer) Get(context.Context, *GetRequest) (*Handoff, error) {
 	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
@@ -157,6 +186,17 @@ func _Submit_Submit_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Submit_SubmitServer = grpc.ServerStreamingServer[SubmitEvent]
+
+func _Submit_Attach_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(AttachRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SubmitServer).Attach(m, &grpc.GenericServerStream[AttachRequest, SubmitEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Submit_AttachServer = grpc.ServerStreamingServer[SubmitEvent]
 
 func _Submit_Get_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetRequest)
@@ -236,6 +276,11 @@ var Submit_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Submit",
 			Handler:       _Submit_Submit_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Attach",
+			Handler:       _Submit_Attach_Handler,
 			ServerStreams: true,
 		},
 	},
