@@ -143,11 +143,14 @@ func spanStep(cmd handoff.Command) handoff.Step {
 	return cmd.Step
 }
 
-// span adds to the time line; the oldest gives way to the newest.
+// span adds to the time line; the oldest gives way to the newest, and what went
+// well to what was refused: a line that says why is worth more than one that says how.
 func (r *run) span(s steps.Span) {
 	r.spans = append(r.spans, s)
-	for r.room -= spanBytes(s); r.room < 0; r.spans = r.spans[1:] {
-		r.room += spanBytes(r.spans[0])
+	for r.room -= spanBytes(s); r.room < 0; {
+		i := max(0, slices.IndexFunc(r.spans, func(s steps.Span) bool { return s.Code == "" }))
+		r.room += spanBytes(r.spans[i])
+		r.spans = slices.Delete(r.spans, i, i+1)
 	}
 }
 

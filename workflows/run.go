@@ -123,6 +123,7 @@ func (r *run) streamEnded(e steps.Ended) {
 		code = handoff.ParseCode(e.Code)
 	}
 	if code != handoff.CodeNone && e.Usage.Completion == 0 && code.Advice() == handoff.NewEpoch {
+		r.decoded(e)
 		r.coord.StreamLost(e.Reader, code, steps.Clip(e.Detail))
 		r.avoid(r.coord.Plan().D.Engine)
 		r.stop()

@@ -57,3 +57,17 @@ func fits(t *testing.T, what string, v any) {
 		t.Errorf("%s has %d bytes, limit %d, %v", what, len(raw), steps.MaxPayloadBytes, err)
 	}
 }
+
+func TestARefusedStepStaysOnTheTimeLineWhenOthersGiveWay(t *testing.T) {
+	r := &run{room: maxSpanBytes}
+	step := func(epoch handoff.Epoch, code handoff.Code) {
+		r.record(handoff.Command{Step: handoff.StepCommit, Plan: handoff.Plan{Attempt: handoff.Attempt{Epoch: epoch}}}, steps.Output{Engine: "d"}, handoff.Result{Code: code})
+	}
+	step(1, handoff.CodeNotValidated)
+	for range 50 {
+		step(2, handoff.CodeNone)
+	}
+	if first := r.spans[0]; first.Epoch != 1 || first.Code != handoff.CodeNotValidated.String() || len(r.spans) > 20 {
+		t.Errorf("%d steps, the first is %+v", len(r.spans), first)
+	}
+}

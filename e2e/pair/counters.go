@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -45,14 +46,11 @@ func Look(ctx context.Context, url string) (Counters, error) {
 	return parser.TextToMetricFamilies(resp.Body)
 }
 
-// Sum adds the values of a metric whose label has the value; "" is any.
+// Sum adds the values of a metric whose label has the value; no label: all.
 func (c Counters) Sum(name, label, value string) (sum float64) {
 	for _, m := range c[name].GetMetric() {
-		for _, l := range m.GetLabel() {
-			if label == "" || l.GetName() == label && l.GetValue() == value {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
-				break
-			}
+		if label == "" || slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == label && l.GetValue() == value }) {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
 		}
 	}
 	return sum

@@ -15,7 +15,8 @@ const (
 	Lease = 3
 	// Blocks of P's pool: few, so that a dozen prompts use each of them again.
 	Blocks = 16
-	// others is how many prompts of other clients P computes meanwhile.
+	// others is how many prompts of other clients P computes meanwhile: more blocks
+	// in all than there are, so that none of the first prompt's is spared.
 	others    = 12
 	lookEvery = 100 * time.Millisecond
 	lapseIn   = 60 * time.Second // a multiple of the lease: the machine may be busy
@@ -44,7 +45,7 @@ func provoke(ctx context.Context, p string, before float64) error {
 	failed := make(chan error, others)
 	for i := range others {
 		all.Go(func() {
-			a, err := pair.Ask{Prompt: strings.Repeat(fmt.Sprintf("%d other clients ask other things. ", i), 10), Tokens: 1, Whole: true}.Send(ctx, p)
+			a, err := pair.Ask{Prompt: strings.Repeat(fmt.Sprintf("%d other clients ask other things. ", i), 30), Tokens: 1, Whole: true}.Send(ctx, p)
 			if err != nil || !a.Ended() {
 				failed <- fmt.Errorf("another client's prompt on P: %s, %w", a, err)
 			}

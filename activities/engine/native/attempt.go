@@ -56,7 +56,8 @@ type decode struct {
 	answer *vllm.Answer
 	err    error
 	taken  bool // by its reader
-	token  bool // the first one came
+	read   bool // its first part came: the fetch is over, and D has told P
+	token  bool // the first part was given to the reader
 }
 
 // hold gives the attempt's record, making it when it is not known.

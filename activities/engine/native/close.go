@@ -81,7 +81,7 @@ func (a *attempt) fetched() bool {
 	select {
 	case <-a.decode.done:
 		left := a.decode.ctx.Err() != nil && time.Since(a.decode.sent) > dispatchGrace // D aborted it, and tells P
-		return a.decode.err == nil && a.decode.token || left
+		return a.decode.err == nil && a.decode.read || left
 	default:
 		return true
 	}
@@ -103,7 +103,14 @@ func (f *Fleet) tellP(a *attempt) {
 		close(tried)
 		return
 	}
-	ends := time.NewTimer(time.Until(a.prefill.asked.Add(f.caps.Lease)))
+	// What P let go by its timer it is not told of: it would count that as a fetch
+	// after the end, and every hand-off from it meanwhile would look stale.
+	left := time.Until(a.prefill.asked.Add(f.caps.Lease))
+	if left <= 0 {
+		close(tried)
+		return
+	}
+	ends := time.NewTimer(left)
 	defer ends.Stop()
 	for pause := releaseEvery; ; pause = min(2*pause, releaseMost) {
 		ok := f.reject(a)

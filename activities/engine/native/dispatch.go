@@ -155,6 +155,9 @@ func (f *Fleet) read(a *attempt, d *decode, each func(engine.DecodeEvent) error)
 			return err
 		}
 		if first {
+			f.mu.Lock()
+			d.read = true
+			f.mu.Unlock()
 			if err := f.validated(d.ctx, a); err != nil {
 				return err
 			}

@@ -169,6 +169,49 @@ func TestAHandoffDuringWhichPLetGoIsNeverDelivered(t *testing.T) {
 	}
 }
 
+// Who tells P of a transfer that is over raises the counter by which every other
+// hand-off from it looks stale: D has told it, or its own timer has.
+func TestPIsNotToldTwiceOfOneTransfer(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault func(r *rig)
+		late  int // D's own fetch after the end
+	}{
+		"D fetched in time": {func(r *rig) { r.p[0].Rise() }, 0},
+		"D fetched late":    {func(r *rig) { r.p[0].Lapse() }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := pair(t)
+			gate := make(chan struct{})
+			r.d[0].Set(func(f *vllmtest.Faults) { f.TokenGate = gate })
+			x := r.attempt(1, 0, 0)
+			x.must(x.reserve, x.prefill, x.pull)
+			x.attach()
+			x.must(x.commit)
+			c.fault(r)
+			close(gate)
+			wants(t, "reader", x.wait(), handoff.CodeNotValidated)
+			r.clean()
+			r.eventually("nobody tells P", func() bool { return len(r.owed()) == 0 })
+			if n := r.p[0].Late(); n != c.late {
+				t.Errorf("P counted %d fetches after the end, want %d", n, c.late)
+			}
+		})
+	}
+	t.Run("its timer ended it", func(t *testing.T) {
+		r := newRig(t, []vllmtest.Options{{}}, []vllmtest.Options{{}}, func(c *Config) { c.Lease = 10 * time.Millisecond })
+		r.p[0].Set(func(f *vllmtest.Faults) { f.AnswerDelay = 20 * time.Millisecond })
+		x := r.attempt(1, 0, 0)
+		x.must(x.reserve, x.prefill)
+		r.p[0].Lapse()
+		wants(t, "pull", x.pull(), handoff.CodeLease)
+		r.clean()
+		r.eventually("nobody tells P", func() bool { return len(r.owed()) == 0 })
+		if n := r.p[0].Late(); n != 0 {
+			t.Errorf("P counted %d fetches after the end", n)
+		}
+	})
+}
+
 // D keeps a stale fetch in its prefix cache, and has no need to fetch the next
 // time: the same prompt must not find it there.
 func TestAStaleFetchIsNotFoundAgainInDsPrefixCache(t *testing.T) {

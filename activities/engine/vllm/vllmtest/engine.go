@@ -184,6 +184,13 @@ func (e *Engine) Lapse() {
 	e.lapse(time.Now().Add(24 * time.Hour))
 }
 
+// Late is how many fetches after their end P has counted.
+func (e *Engine) Late() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.late
+}
+
 // Rise raises P's expiry counter as another hand-off's lapse does.
 func (e *Engine) Rise() {
 	e.mu.Lock()

@@ -166,6 +166,8 @@ func (e *Engine) source(kv *params) (*Engine, int) {
 }
 
 // release takes the blocks of a transfer back at P; false when they had lapsed.
+// P takes every word of a transfer that it does not hold for a fetch after its end,
+// also the second word of one that ended well.
 func (p *Engine) release(id int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,6 +175,9 @@ func (p *Engine) release(id int) bool {
 	_, held := p.held[id]
 	delete(p.held, id)
 	p.seen.Released++
+	if !held {
+		p.late++
+	}
 	return held
 }
 
@@ -212,12 +217,13 @@ func (e *Engine) decode(w http.ResponseWriter, r *http.Request, b body) {
 			refuse(w, http.StatusInternalServerError, "Internal server error")
 			return
 		}
+		if f.ErrorEvent {
+			e.answer(w, r, b, f, "") // the load failed, and P was not told
+			return
+		}
 		if !p.release(id) {
 			// Another prompt's blocks by now; only P counts it.
 			word = "stale"
-			p.mu.Lock()
-			p.late++
-			p.mu.Unlock()
 		}
 	}
 	e.answer(w, r, b, f, e.prefixed(b, word))
