@@ -41,6 +41,11 @@ func provoke(ctx context.Context, p string, before float64) error {
 			return fmt.Errorf("P's lease of %d s did not lapse: %w", Lease, ctx.Err())
 		}
 	}
+	return flood(ctx, p)
+}
+
+// flood has other clients' prompts use every block of P.
+func flood(ctx context.Context, p string) error {
 	var all sync.WaitGroup
 	failed := make(chan error, others)
 	for i := range others {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,9 +35,9 @@ var (
 // question is what the client asks: long enough for three blocks of P.
 var question = pair.Ask{Prompt: strings.Repeat("It is a truth universally acknowledged, that a single man in possession of a good fortune. ", 5), Tokens: 12}
 
-// Run provokes the failure twice on one pair, without and with Surehand, and
-// tells on out what came of it. nil: the stock path failed as described and
-// Surehand did not.
+// Run provokes the failure on one pair without and with Surehand, and then on
+// engines with Surehand's own connector. It tells on out what came of it. nil: the
+// stock path failed as described and Surehand did not.
 func Run(ctx context.Context, dir string, out io.Writer, o Options) (err error) {
 	d := &demo{out: out}
 	defer func() { err = errors.Join(err, d.rig.Close()) }()
@@ -53,7 +52,10 @@ func Run(ctx context.Context, dir string, out io.Writer, o Options) (err error) 
 	if err := d.stock(ctx, want); err != nil {
 		return err
 	}
-	return d.surehand(ctx, want)
+	if err := d.surehand(ctx); err != nil || o.NoFence {
+		return err
+	}
+	return d.connector(ctx)
 }
 
 type demo struct {
@@ -104,7 +106,7 @@ func (d *demo) stock(ctx context.Context, want pair.Answer) error {
 }
 
 // surehand is the same hold in front of the same D.
-func (d *demo) surehand(ctx context.Context, want pair.Answer) error {
+func (d *demo) surehand(ctx context.Context) error {
 	before, err := expired(ctx, d.rig.P.URL)
 	if err != nil {
 		return err
@@ -112,8 +114,9 @@ func (d *demo) surehand(ctx context.Context, want pair.Answer) error {
 	provoked := make(chan error, 1)
 	d.rig.InD.HoldNext(func(ctx context.Context) { provoked <- provoke(ctx, d.rig.P.URL, before) })
 	ask := question
-	ask.Prompt += "Again." // D has the first question's blocks, right or wrong, in its prefix cache
-	if want, err = ask.Send(ctx, d.rig.Plain.URL); err != nil {
+	ask.Prompt = "Again: " + ask.Prompt // another prompt from its first block on: D has the first one's in its prefix cache
+	want, err := ask.Send(ctx, d.rig.Plain.URL)
+	if err != nil {
 		return err
 	}
 	d.say("one engine alone:       %s", want)
@@ -128,7 +131,7 @@ func (d *demo) surehand(ctx context.Context, want pair.Answer) error {
 	if got.Handoff == "" {
 		return ErrNotRefused
 	}
-	return errors.Join(verdict(got, want), d.explained(ctx, got.Handoff))
+	return errors.Join(verdict(got, want), d.drawn(ctx, d.rig.Fleet, got.Handoff))
 }
 
 func verdict(got, want pair.Answer) error {
@@ -143,16 +146,18 @@ func verdict(got, want pair.Answer) error {
 	return ErrNotRefused
 }
 
-// explained draws the handoff as `surehand trace` does; it must tell of an epoch
-// that was refused, and why.
-func (d *demo) explained(ctx context.Context, id string) error {
-	drawn, err := exec.CommandContext(ctx, d.rig.Programs.Surehand, "trace", "--server", d.rig.Fleet.GRPC[fleet.Gateway], id).CombinedOutput()
-	d.say("\n$ %s trace %s\n%s", filepath.Base(d.rig.Programs.Surehand), id, drawn)
+// drawn prints the handoff as `surehand trace` does; it must tell of a step that
+// was refused, and why.
+func (d *demo) drawn(ctx context.Context, f *fleet.Fleet, id string) error {
+	text, err := exec.CommandContext(ctx, d.rig.Programs.Surehand, "trace", "--server", f.GRPC[fleet.Gateway], id).CombinedOutput()
+	d.say("\n$ surehand trace %s\n%s", id, text)
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(string(drawn), "✗") {
+	if !strings.Contains(string(text), "✗") {
 		return ErrNotExplained
 	}
 	return nil
 }
+
+func address(url string) string { return strings.TrimPrefix(url, "http://") }
