@@ -103,8 +103,8 @@ func (f *Fleet) tellP(a *attempt) {
 		close(tried)
 		return
 	}
-	// What P let go by its timer it is not told of: it would count that as a fetch
-	// after the end, and every hand-off from it meanwhile would look stale.
+	// What P let go by its timer it is not told of: it would take that for a fetch of
+	// invalid blocks.
 	left := time.Until(a.prefill.asked.Add(f.caps.Lease))
 	if left <= 0 {
 		close(tried)

@@ -217,7 +217,7 @@ func (f *Fleet) validated(ctx context.Context, a *attempt) error {
 	up, known := risen(run.before, after)
 	switch {
 	case up:
-		return f.poisoned(handoff.Errorf(handoff.CodeNotValidated, "P's expiry counters rose during the hand-off"), "counters")
+		return f.poisoned(handoff.Errorf(handoff.CodeNotValidated, "a lease of P lapsed during the hand-off"), "counters")
 	case !known && late != nil:
 		return f.poisoned(late, "late")
 	}

@@ -169,8 +169,8 @@ func TestAHandoffDuringWhichPLetGoIsNeverDelivered(t *testing.T) {
 	}
 }
 
-// Who tells P of a transfer that is over raises the counter by which every other
-// hand-off from it looks stale: D has told it, or its own timer has.
+// P takes a word about a transfer that is over for a fetch of invalid blocks, counts
+// it and logs an error: it hears of each once, from D or from its own timer.
 func TestPIsNotToldTwiceOfOneTransfer(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault func(r *rig)

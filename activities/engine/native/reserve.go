@@ -143,15 +143,13 @@ func (a *attempt) sealed() bool {
 
 var _ engine.Engine = (*seat)(nil)
 
-// risen says how the counters of P moved between two samples: up when any
-// rose, known when the engine tells them.
+// risen says how P's count of lapsed leases moved between two samples: up when it
+// rose, known when the engine tells it. Nothing else of P lets go of what it pinned
+// for an attempt that may still be delivered. P's count of fetches after the end is
+// not asked: each is of a lapse that was counted before, or of a transfer whose end
+// P was told twice, and then every hand-off beside it would look stale for nothing.
 func risen(before, after vllm.Sample) (up, known bool) {
-	known = true
-	for _, name := range []string{vllm.MetricExpired, vllm.MetricAfterExpiry} {
-		b, ok1 := before.Value(name)
-		a, ok2 := after.Value(name)
-		known = known && ok1 && ok2
-		up = up || ok1 && ok2 && a > b
-	}
-	return up, known
+	b, ok1 := before.Value(vllm.MetricExpired)
+	a, ok2 := after.Value(vllm.MetricExpired)
+	return ok1 && ok2 && a > b, ok1 && ok2
 }

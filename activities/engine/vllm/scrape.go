@@ -16,18 +16,17 @@ import (
 
 // Metrics that are read. Everything else on the page is passed over unparsed.
 const (
-	MetricRunning     = "vllm:num_requests_running"
-	MetricWaiting     = "vllm:num_requests_waiting"
-	MetricUsage       = "vllm:kv_cache_usage_perc"
-	MetricExpired     = "vllm:nixl_num_kv_expired_reqs_total"
-	MetricAfterExpiry = "vllm:nixl_num_notifications_after_expiry_total"
-	MetricFailed      = "vllm:nixl_num_failed_transfers_total"
-	MetricUnnotified  = "vllm:nixl_num_failed_notifications_total"
-	MetricStart       = "process_start_time_seconds"
-	metricCache       = "vllm:cache_config_info"
+	MetricRunning    = "vllm:num_requests_running"
+	MetricWaiting    = "vllm:num_requests_waiting"
+	MetricUsage      = "vllm:kv_cache_usage_perc"
+	MetricExpired    = "vllm:nixl_num_kv_expired_reqs_total"
+	MetricFailed     = "vllm:nixl_num_failed_transfers_total"
+	MetricUnnotified = "vllm:nixl_num_failed_notifications_total"
+	MetricStart      = "process_start_time_seconds"
+	metricCache      = "vllm:cache_config_info"
 )
 
-var read = []string{MetricRunning, MetricWaiting, MetricUsage, MetricExpired, MetricAfterExpiry, MetricFailed, MetricUnnotified, MetricStart, metricCache}
+var read = []string{MetricRunning, MetricWaiting, MetricUsage, MetricExpired, MetricFailed, MetricUnnotified, MetricStart, metricCache}
 
 // Sample is what one scrape said.
 type Sample struct {
