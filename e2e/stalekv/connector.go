@@ -37,11 +37,14 @@ func (d *demo) connector(ctx context.Context) (err error) {
 	}
 	d.say("\none engine alone:       %q", want.Text)
 	gateway := traffic.NewClient(f.HTTP[fleet.Gateway])
+	if err := fault.Serves(ctx, f, gateway); err != nil {
+		return err
+	}
 	struck, err := fault.Strike(ctx, f, gateway, ask, fault.Prefill, func(at fleet.Event) error {
 		return d.lapse(ctx, f, at, engines["p1"].URL)
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %+v", err, struck.Answer)
 	}
 	switch {
 	case struck.Whole() == nil:
