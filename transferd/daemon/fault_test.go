@@ -132,14 +132,17 @@ func TestFaultsOnRealProcessesPutNoByteOutOfPlace(t *testing.T) {
 	committed := 0
 	for round := range *rounds {
 		fault := faults[round%len(faults)]
+		s.mustBeAttached(t)
 		s.poisonTarget(t)
 		o, err := s.open(background(t))
-		check(t, err)
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
 		want := s.sources(t)
 		done := make(chan bool, 1)
 		dh := s.dh
 		go func() { done <- s.finish(dh, o) }()
-		<-time.After(time.Duration(rand.IntN(3000)) * time.Microsecond) // the fault's moment, not an assertion
+		<-time.After(time.Duration(rand.IntN(1200)) * time.Microsecond) // the fault's moment, not an assertion
 		fault.do(o)
 		acknowledged := <-done
 		visible := s.d.IsVisible(0, o.plan.Attempt)
@@ -156,7 +159,19 @@ func TestFaultsOnRealProcessesPutNoByteOutOfPlace(t *testing.T) {
 		s.mustHold(t, fault.name, poisoned)
 	}
 	t.Logf("%d of %d rounds committed", committed, *rounds)
+	s.mustBeAttached(t)
 	check(t, s.transfer(background(t)))
+}
+
+// mustBeAttached waits until both engines are with the present lives of their daemons.
+func (s *soakPair) mustBeAttached(t *testing.T) {
+	t.Helper()
+	for c, e := range map[*child]*client.Engine{s.ph: s.p, s.dh: s.d} {
+		eventually(t, "the engine attached", func() bool {
+			d, err := c.control.Describe(background(t), false)
+			return err == nil && d.GetIncarnation() == uint64(e.Incarnation())
+		})
+	}
 }
 
 // finish pulls and commits; it says whether the commit was acknowledged.
@@ -181,6 +196,7 @@ func (s *soakPair) pause(t *testing.T, c *child) {
 // drained: by their daemons' word, or by the word of the life that came after.
 func (s *soakPair) endBoth(t *testing.T, o open) {
 	t.Helper()
+	s.mustBeAttached(t)
 	a := o.plan.Attempt
 	for _, side := range []struct {
 		c     *child
