@@ -60,6 +60,19 @@ func (m *Memory) Floats() []float32 { return native.Floats(m.bytes) }
 // File is the descriptor that Attach passes to the daemon, nil for plain memory.
 func (m *Memory) File() *os.File { return m.file }
 
+// SealWriters lets nobody write the memory from now on but this process, through its
+// present mapping. For engines that are only ever sources: their daemon maps it
+// read-only, and refuses it as a target.
+func (m *Memory) SealWriters() error {
+	if m.file == nil {
+		return handoff.Errorf(handoff.CodeInvalid, "only a memfd can be sealed")
+	}
+	if err := native.SealWriters(m.file); err != nil {
+		return handoff.Errorf(handoff.CodeInternal, "memory: %s", err)
+	}
+	return nil
+}
+
 // Close unmaps and closes; a repeat answers the same.
 func (m *Memory) Close() error {
 	m.once.Do(func() {

@@ -21,8 +21,12 @@ import (
 
 const (
 	maxMessageBytes = 1 << 20 // of a request
+	maxHeaderBytes  = 16 << 10
 	maxStreams      = 65536
 	stopTimeout     = 2 * time.Second
+	// greetTimeout is what a caller may take for TLS and HTTP/2's preface: whoever
+	// says less is not kept.
+	greetTimeout = 5 * time.Second
 )
 
 // Server is the listening control side.
@@ -40,6 +44,7 @@ func Listen(address string, service *Service, secure *tls.Config, log *slog.Logg
 		return nil, fmt.Errorf("control address: %w", err)
 	}
 	opts := []grpc.ServerOption{
+		grpc.ConnectionTimeout(greetTimeout), grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),

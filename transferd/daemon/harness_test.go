@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) != "" {
 		os.Exit(beDaemon())
 	}
+	if sockets := os.Getenv(intruderVariable); sockets != "" {
+		os.Exit(beIntruder(strings.Fields(sockets)))
+	}
 	before := openFiles()
 	code := m.Run()
 	if code == 0 {

@@ -50,6 +50,9 @@ func (c *Core) OpenTarget(e *Engine, s TargetSpec) (handoff.Token, handoff.Targe
 	c.enter()
 	defer c.leave()
 	a := s.Plan.Attempt
+	if e.Segment.IsReadOnly() {
+		return handoff.Token{}, handoff.TargetUnknown, c.refused(handoff.Errorf(handoff.CodeDenied, "the engine sealed its segment against writers: it can only be a source"))
+	}
 	if err := c.mayOpen(e, s.Plan.D, s.Shape); err != nil {
 		return handoff.Token{}, handoff.TargetUnknown, c.refused(err)
 	}

@@ -18,6 +18,9 @@ import (
 	"github.com/surehand/surehand/transferd/fence"
 )
 
+// timeout of everything that a scraper does.
+const timeout = 5 * time.Second
+
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("surehand_transferd_"+name, help, labels, nil)
 }
@@ -101,7 +104,7 @@ func Listen(address string, core *fence.Core) (*Server, error) {
 		}
 		fmt.Fprintln(w, "ready")
 	})
-	return &Server{listener: l, server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}, nil
+	return &Server{listener: l, server: &http.Server{Handler: mux, ReadHeaderTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout, MaxHeaderBytes: 16 << 10}}, nil
 }
 
 // Address is the address that is really listened on.

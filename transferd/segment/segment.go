@@ -26,6 +26,12 @@ type Memory interface {
 // Segment is one engine's memory.
 type Segment struct{ Memory }
 
+// IsReadOnly says whether the segment can be a source only.
+func (s *Segment) IsReadOnly() bool {
+	m, ok := s.Memory.(*mapped)
+	return ok && m.readOnly
+}
+
 // Extent is the place of one piece.
 type Extent struct {
 	At     uint64

@@ -63,12 +63,35 @@ func CheckSealed(f *os.File, bytes uint64) error {
 	return nil
 }
 
+// SealWriters lets nobody write a memfd from now on but through the mappings that
+// there are: a descriptor that is opened again through /proc, or passed on, is good
+// for reading only.
+func SealWriters(f *os.File) error {
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE); err != nil {
+		return fmt.Errorf("seal memfd against writers: %w", err)
+	}
+	return nil
+}
+
+// HasWriters says whether a memfd may still be mapped for writing.
+func HasWriters(f *os.File) (bool, error) {
+	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	return seals&(unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_WRITE) == 0, err
+}
+
 // Map maps the first bytes of f, shared, for reading and writing.
 func Map(f *os.File, bytes uint64) ([]byte, error) {
+	return mapShared(f, bytes, unix.PROT_READ|unix.PROT_WRITE)
+}
+
+// MapReadOnly maps the first bytes of f, shared. A write faults.
+func MapReadOnly(f *os.File, bytes uint64) ([]byte, error) { return mapShared(f, bytes, unix.PROT_READ) }
+
+func mapShared(f *os.File, bytes uint64, protection int) ([]byte, error) {
 	if bytes == 0 || bytes > math.MaxInt64 {
 		return nil, fmt.Errorf("map %d bytes", bytes)
 	}
-	b, err := unix.Mmap(int(f.Fd()), 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	b, err := unix.Mmap(int(f.Fd()), 0, int(bytes), protection, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes: %w", bytes, err)
 	}

@@ -1,0 +1,249 @@
+package daemon_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/surehand/surehand/contracts/capability"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/wire"
+	"github.com/surehand/surehand/transferd/client"
+	"github.com/surehand/surehand/transferd/daemon"
+)
+
+// present says PULL with a capability as a node in a life, then asks for pieces; it
+// gives the refusal, and fails the test when a byte of memory comes.
+func (m *move) present(as handoff.NodeID, life handoff.Incarnation, a handoff.Attempt, token []byte, runs ...wire.Run) handoff.Code {
+	m.t.Helper()
+	c := dial(m.t, m.ph)
+	c.hello(as, life, m.ph)
+	c.send(wire.AppendPull(nil, wire.Pull{Attempt: a, Capability: token}))
+	if len(runs) > 0 {
+		c.send(wire.AppendRuns(nil, wire.KindRead, runs))
+	}
+	for {
+		switch k, b := c.next(); k {
+		case wire.KindData:
+			m.t.Fatal("a byte was served")
+		case wire.KindError:
+			e, err := wire.ParseError(b)
+			check(m.t, err)
+			return e.Code
+		}
+	}
+}
+
+// Capabilities that are forged, stolen, replayed or widened are refused by type and
+// counted; no byte is served. An expired one: fence, TestAnExpiredCapabilityIsRefused.
+func TestAttackByCapability(t *testing.T) {
+	m := newPair(t)
+	other := newMove(t, m.ph, m.p, m.dh, m.d)
+	for i := range m.from { // places of their own
+		m.from[i], other.from[i] = uint64(i)*blockBytes, uint64(i+len(m.from))*blockBytes
+	}
+	m.ready()
+	check(t, other.openSource())
+	narrow, err := capability.Attenuate(m.capability, capability.Range{From: 0, To: 2})
+	check(t, err)
+	widened := append([]byte(nil), narrow...) // its link says more than it was narrowed to
+	widened[len(widened)-32-4] = byte(shape.Pieces())
+	flipped := append([]byte(nil), m.capability...)
+	flipped[rand.IntN(len(flipped))] ^= 1 << rand.IntN(8)
+	random := make([]byte, len(m.capability))
+	for i := range random {
+		random[i] = byte(rand.Uint32())
+	}
+	a := m.plan.Attempt
+	for name, attack := range map[string]struct {
+		as    handoff.NodeID
+		life  handoff.Incarnation
+		of    handoff.Attempt
+		token []byte
+		runs  []wire.Run
+	}{
+		"forged: a bit":                      {"td", 1, a, flipped, nil},
+		"forged: noise":                      {"td", 1, a, random, nil},
+		"forged: nothing":                    {"td", 1, a, nil, nil},
+		"stolen: by another daemon":          {"thief", 1, a, m.capability, nil},
+		"stolen: by D's life before":         {"td", 9, a, m.capability, nil},
+		"replayed: for another attempt":      {"td", 1, other.plan.Attempt, m.capability, nil},
+		"replayed: for the next epoch":       {"td", 1, handoff.Attempt{Handoff: a.Handoff, Epoch: a.Epoch + 1, Nonce: a.Nonce}, m.capability, nil},
+		"widened: a link is changed":         {"td", 1, a, widened, nil},
+		"widened: a link is cut off":         {"td", 1, a, narrow[:len(narrow)-8], nil},
+		"narrowed: the rest is asked for":    {"td", 1, a, narrow, []wire.Run{{First: 2, Count: 1}}},
+		"narrowed: over the edge by a piece": {"td", 1, a, narrow, []wire.Run{{First: 1, Count: 2}}},
+	} {
+		before := m.ph.Core().Stats().Refusals
+		code := m.present(attack.as, attack.life, attack.of, attack.token, attack.runs...)
+		if code != handoff.CodeDenied && code != handoff.CodeStaleIncarnation && code != handoff.CodeInvalid {
+			t.Errorf("%s: %s", name, code)
+		}
+		if after := m.ph.Core().Stats().Refusals; after[code] == before[code] {
+			t.Errorf("%s: the refusal was not counted", name)
+		}
+	}
+	_, err = m.pull() // the holder still may
+	check(t, err)
+	m.p.await(t, client.SourceDrained, a)
+	if code := m.present("td", 1, a, m.capability); code.Advice() == handoff.RetrySame {
+		t.Fatalf("replayed after it was used: %s", code)
+	}
+}
+
+const intruderVariable = "SUREHAND_TEST_INTRUDER"
+
+// beIntruder is a process of another user: it talks to each socket and says what
+// came back.
+func beIntruder(sockets []string) int {
+	for _, path := range sockets {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			fmt.Println("dial", err)
+			continue
+		}
+		_ = c.SetDeadline(time.Now().Add(patience))
+		_, _ = c.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")) // refused before it is read
+		b, _ := io.ReadAll(c)
+		fmt.Println("bytes", len(b))
+		_ = c.Close()
+	}
+	return 0
+}
+
+// Another user's process reaches both sockets, because their modes were opened, and
+// is turned away before a byte of it is read.
+func TestAttackByAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("becoming another user needs root")
+	}
+	h := startHost(t, "tp")
+	binary := filepath.Join(t.TempDir(), "intruder")
+	text, err := os.ReadFile(os.Args[0])
+	check(t, err)
+	check(t, os.WriteFile(binary, text, 0o755))
+	sockets := []string{h.cfg.EngineSocket, strings.TrimPrefix(h.cfg.Control, "unix://")}
+	for _, path := range append(sockets, binary) {
+		for dir := filepath.Dir(path); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+			check(t, os.Chmod(dir, 0o755))
+		}
+	}
+	for _, s := range sockets {
+		check(t, os.Chmod(s, 0o777))
+	}
+	cmd := exec.Command(binary)
+	cmd.Env = []string{intruderVariable + "=" + strings.Join(sockets, " ")}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	check(t, err)
+	if string(out) != "bytes 0\nbytes 0\n" {
+		t.Fatalf("the intruder saw %q", out)
+	}
+	if len(h.Core().Engines()) != 0 {
+		t.Fatal("it attached")
+	}
+}
+
+// Every listener of a secured daemon is probed in plaintext, with garbage, with
+// half-said and never-ending greetings and with nothing at all. Nothing but TLS
+// alerts comes back, every connection is closed by the daemon, and it serves on.
+func TestAttackOnEveryPort(t *testing.T) {
+	a := newAuthority(t)
+	h := startHost(t, "tp", secure(a, "tp"), func(c *daemon.Config) { c.Metrics = "127.0.0.1:0" })
+	var wg sync.WaitGroup
+	hello := wire.AppendHello(nil, wire.Hello{From: "td", FromIncarnation: 1, To: "tp", ToIncarnation: 1})
+	noise := make([]byte, 64<<10)
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	clientHello := []byte{22, 3, 1, 0x40, 0} // a TLS record of 16 KiB that never comes
+	for port, address := range map[string]string{"peer": h.PeerAddress(), "control": h.ControlAddress()} {
+		for name, probe := range map[string][]byte{
+			"plaintext": hello, "http": []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), "http2": []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+			"noise": noise, "half a greeting": clientHello, "nothing": nil, "a frame bomb": wire.AppendHeader(nil, wire.KindData, 1<<31),
+		} {
+			wg.Go(func() {
+				answer, err := probed(address, probe)
+				if err != nil {
+					t.Errorf("%s, %s: the daemon keeps the connection: %v", port, name, err)
+				}
+				if len(answer) > 0 && answer[0] != 21 { // an alert
+					t.Errorf("%s, %s: %d bytes in clear: %q", port, name, len(answer), answer[:min(len(answer), 40)])
+				}
+			})
+		}
+	}
+	for name, probe := range map[string]string{"half a request": "GET /metrics HTT", "an endless header": "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 1<<20), "nothing": ""} {
+		wg.Go(func() {
+			if answer, err := probed(h.MetricsAddress(), []byte(probe)); err != nil || bytes.Contains(answer, []byte("surehand")) {
+				t.Errorf("metrics, %s: %v, %q", name, err, answer)
+			}
+		})
+	}
+	wg.Go(func() { trickle(t, h.PeerAddress(), nil, hello) })
+	wg.Go(func() { // a slow peer with a right certificate
+		cfg := a.config("td")
+		cfg.ServerName = "tp"
+		trickle(t, h.PeerAddress(), cfg, hello)
+	})
+	wg.Wait()
+	cfg := a.config("orchestrator")
+	cfg.ServerName = "tp"
+	c, err := tls.Dial("tcp", h.ControlAddress(), cfg)
+	check(t, err)
+	check(t, c.Close())
+}
+
+// probed says something and reads until the other side closes, which it must do by
+// itself.
+func probed(address string, probe []byte) ([]byte, error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.SetDeadline(time.Now().Add(2 * patience)); err != nil {
+		return nil, err
+	}
+	_, _ = c.Write(probe) // it may be closed already
+	answer, err := io.ReadAll(c)
+	if ne, ok := err.(net.Error); ok && ne.Timeout() {
+		return answer, err
+	}
+	return answer, nil // reset is as good as closed
+}
+
+// trickle says a greeting byte by byte, for longer than anybody may take.
+func trickle(t *testing.T, address string, secure *tls.Config, text []byte) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if secure != nil {
+		c = tls.Client(c, secure)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(2 * patience))
+	for i := 0; ; i++ {
+		if _, err := c.Write(text[i%(len(text)-1):][:1]); err != nil {
+			if ne, ok := err.(net.Error); ok && ne.Timeout() {
+				t.Error("the daemon listens to a slow peer for ever")
+			}
+			return
+		}
+		<-time.After(100 * time.Millisecond) // the peer's slowness
+	}
+}
