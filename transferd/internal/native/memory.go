@@ -85,7 +85,9 @@ func Map(f *os.File, bytes uint64) ([]byte, error) {
 }
 
 // MapReadOnly maps the first bytes of f, shared. A write faults.
-func MapReadOnly(f *os.File, bytes uint64) ([]byte, error) { return mapShared(f, bytes, unix.PROT_READ) }
+func MapReadOnly(f *os.File, bytes uint64) ([]byte, error) {
+	return mapShared(f, bytes, unix.PROT_READ)
+}
 
 func mapShared(f *os.File, bytes uint64, protection int) ([]byte, error) {
 	if bytes == 0 || bytes > math.MaxInt64 {
