@@ -22,6 +22,7 @@ type Config struct {
 	Rounds int      // samples of each row
 	Only   string   // rows whose name has it; empty: all
 	Dir    string   // for the daemons' folders
+	Python string   // with the peers' wheels; absent: their rows are skipped
 	Out    io.Writer
 }
 
@@ -29,6 +30,8 @@ type Config struct {
 type row struct {
 	name string
 	run  func(ctx context.Context) (sample, error)
+	// one moves one 64 KiB block many times and gives the median; nil: not measured.
+	one func(ctx context.Context) (sample, error)
 }
 
 // sample is one measurement.
@@ -37,6 +40,9 @@ type sample struct {
 	wire  time.Duration // from the first byte asked for to the last one landed
 	cpu   time.Duration // of both ends
 	setup time.Duration // everything else of the handoff
+	// scatter is what of wire went into scattering staged pieces into place.
+	scatter time.Duration
+	tail    time.Duration // of many small ones: the 99th percentile of wire
 }
 
 func (s sample) gbps() float64     { return float64(s.bytes) / 1e9 / s.wire.Seconds() }
@@ -67,46 +73,83 @@ func (cfg Config) table(ctx context.Context, name string, shape handoff.Shape) (
 		}
 	}()
 	var rows []row
-	for _, candidate := range r.rows() {
+	for _, candidate := range append(r.rows(), r.peers(ctx, cfg)...) {
 		if strings.Contains(candidate.name, cfg.Only) || candidate.name == copyRow {
 			rows = append(rows, candidate)
 		}
 	}
-	samples := make([][]sample, len(rows))
-	for round := range cfg.Rounds + 1 {
-		for i, row := range rows {
-			s, err := row.run(ctx)
-			if err != nil {
-				return fmt.Errorf("%s: %w", row.name, err)
-			}
-			if round > 0 { // the first one touches pages and dials
-				samples[i] = append(samples[i], s)
-			}
-		}
+	results, err := measure(ctx, rows, cfg.Rounds)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(cfg.Out, "\n%s: %d pieces, %.0f MiB, %d rounds\n", name, shape.Pieces(), float64(shape.Bytes())/(1<<20), cfg.Rounds)
-	fmt.Fprintf(cfg.Out, "  %-26s %9s %9s %10s %10s %10s %9s\n", "", "GB/s best", "median", "CPU-s/GB", "x copy", "x copy CPU", "setup ms")
-	base := samples[slices.IndexFunc(rows, func(r row) bool { return r.name == copyRow })]
-	for i, row := range rows {
-		print(cfg.Out, row.name, samples[i], base)
+	cfg.print(name, shape, rows, results)
+	if name == "64KiB" {
+		if err := cfg.single(ctx, rows); err != nil {
+			return err
+		}
 	}
 	for _, skipped := range r.skipped {
 		fmt.Fprintf(cfg.Out, "  %s\n", skipped)
 	}
+	judge(cfg.Out, name, results)
 	return nil
 }
 
-func print(out io.Writer, name string, s, base []sample) {
-	best := slices.Max(values(s, sample.gbps))
-	cpu := median(values(s, sample.cpuPerGB))
-	setup := median(values(s, func(s sample) float64 { return float64(s.setup.Microseconds()) / 1e3 }))
-	// The ratio of time is taken within each round and of those the median.
-	var ratios []float64
-	for i := range s {
-		ratios = append(ratios, base[i].gbps()/s[i].gbps())
+// measure runs every row once a round.
+func measure(ctx context.Context, rows []row, rounds int) (map[string]result, error) {
+	results := map[string]result{}
+	for round := range rounds + 1 {
+		for _, row := range rows {
+			s, err := row.run(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", row.name, err)
+			}
+			if round > 0 { // the first one touches pages and dials
+				results[row.name] = append(results[row.name], s)
+			}
+		}
 	}
-	fmt.Fprintf(out, "  %-26s %9.2f %9.2f %10.3f %10.2f %10.2f %9.2f\n", name, best, median(values(s, sample.gbps)), cpu,
-		median(ratios), cpu/median(values(base, sample.cpuPerGB)), setup)
+	return results, nil
+}
+
+// print shows the rows beside the scattered copy. Ratios of time are taken within
+// each round, and of those the median.
+func (cfg Config) print(name string, shape handoff.Shape, rows []row, results map[string]result) {
+	fmt.Fprintf(cfg.Out, "\n%s: %d pieces, %.0f MiB, %d rounds\n", name, shape.Pieces(), float64(shape.Bytes())/(1<<20), cfg.Rounds)
+	fmt.Fprintf(cfg.Out, "  %-34s %9s %7s %9s %7s %7s %9s %9s %9s %11s\n", "", "GB/s best", "median", "CPU-s/GB", "x copy", "x CPU", "setup ms", "wire ms", "p99 ms", "scatter ms")
+	base := results[copyRow]
+	for _, row := range rows {
+		s := results[row.name]
+		of := func(f func(sample) time.Duration) float64 {
+			return median(values(s, func(s sample) float64 { return float64(f(s).Microseconds()) / 1e3 }))
+		}
+		worst := slices.Max(values(s, func(s sample) float64 { return float64(s.wire.Microseconds()) / 1e3 }))
+		fmt.Fprintf(cfg.Out, "  %-34s %9.2f %7.2f %9.3f %7.2f %7.2f %9.2f %9.2f %9.2f %11.2f\n", row.name, slices.Max(values(s, sample.gbps)), median(values(s, sample.gbps)),
+			median(values(s, sample.cpuPerGB)), 1/speedRatio(s, base), cpuRatio(s, base), of(func(s sample) time.Duration { return s.setup }),
+			of(func(s sample) time.Duration { return s.wire }), worst, of(func(s sample) time.Duration { return s.scatter }))
+	}
+}
+
+// single measures one 64 KiB block, from the asking to its landing.
+func (cfg Config) single(ctx context.Context, rows []row) error {
+	for _, row := range rows {
+		if row.one == nil {
+			continue
+		}
+		s, err := row.one(ctx)
+		if err != nil {
+			return fmt.Errorf("one block of %s: %w", row.name, err)
+		}
+		tail := ""
+		if s.tail > 0 {
+			tail = fmt.Sprintf(", p99 %.0f us", float64(s.tail.Nanoseconds())/1e3)
+		}
+		fmt.Fprintf(cfg.Out, "  one 64 KiB block, %-34s p50 %.1f us%s\n", row.name, float64(s.wire.Nanoseconds())/1e3, tail)
+		if row.name == tcpRow {
+			fmt.Fprintf(cfg.Out, "  %-8s %-48s %-14s\n", "stretch", fmt.Sprint("one block over tcp in at most ", oneBlock), verdict(s.wire <= oneBlock))
+		}
+	}
+	return nil
 }
 
 func values(s []sample, f func(sample) float64) []float64 {

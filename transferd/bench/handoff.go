@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -21,25 +22,50 @@ type pair struct {
 	plain  bool // without checksums
 }
 
-// handoff is one whole handoff, from open to freed, of which the pull is measured.
+// handoff moves everything; one moves one block, many times.
 func (x *pair) handoff(ctx context.Context) (sample, error) {
+	clear(x.r.target.Bytes()[:min(1<<16, len(x.r.target.Bytes()))])
+	s, err := x.move(ctx, x.r.shape, len(x.r.pieces))
+	if err != nil {
+		return s, err
+	}
+	return s, x.r.check()
+}
+
+func (x *pair) one(ctx context.Context) (sample, error) {
+	shape := x.r.shape
+	shape.Groups = []handoff.Group{{Name: "one", Layers: 1, Blocks: 1, BlockBytes: 64 << 10}}
+	var took []float64
+	for range 200 {
+		s, err := x.move(ctx, shape, 1)
+		if err != nil {
+			return s, err
+		}
+		took = append(took, float64(s.wire))
+	}
+	slices.Sort(took)
+	return sample{bytes: 64 << 10, wire: time.Duration(median(took)), tail: time.Duration(took[len(took)*99/100])}, nil
+}
+
+// move is one whole handoff of the first n pieces, from open to freed, of which the
+// pull is measured.
+func (x *pair) move(ctx context.Context, shape handoff.Shape, n int) (sample, error) {
 	r := x.r
 	r.handed++
-	clear(r.target.Bytes()[:min(1<<16, len(r.target.Bytes()))])
 	plan := handoff.Plan{Attempt: handoff.Attempt{Handoff: handoff.HandoffID(fmt.Sprint("bench-", r.handed)), Epoch: 1, Nonce: 1},
 		P:          handoff.Seat{Engine: x.pid, Node: x.p.Node(), Incarnation: x.p.Incarnation()},
 		D:          handoff.Seat{Engine: x.did, Node: x.d.Node(), Incarnation: x.d.Incarnation()},
 		BodyDigest: handoff.Digest{1}}
 	began := time.Now()
-	token, err := x.d.OpenTarget(ctx, client.TargetSpec{Plan: plan, Shape: r.shape, Offsets: r.to})
+	token, err := x.d.OpenTarget(ctx, client.TargetSpec{Plan: plan, Shape: shape, Offsets: r.to[:n]})
 	if err != nil {
 		return sample{}, err
 	}
-	g, err := x.p.OpenSource(ctx, client.SourceSpec{Plan: plan, Shape: r.shape, Offsets: r.offsets})
+	g, err := x.p.OpenSource(ctx, client.SourceSpec{Plan: plan, Shape: shape, Offsets: r.offsets[:n]})
 	if err != nil {
 		return sample{}, err
 	}
-	if err := errors.Join(x.p.Announce(ctx, plan.Attempt, r.pieces, r.digests), x.p.Seal(ctx, plan.Attempt)); err != nil {
+	if err := errors.Join(x.p.Announce(ctx, plan.Attempt, r.pieces[:n], r.digests[:n]), x.p.Seal(ctx, plan.Attempt)); err != nil {
 		return sample{}, err
 	}
 	before, err := processor()
@@ -59,7 +85,7 @@ func (x *pair) handoff(ctx context.Context) (sample, error) {
 	}
 	total := time.Since(began)
 	wire := time.Duration(res.WireMicros) * time.Microsecond
-	return sample{r.shape.Bytes(), wire, after - before, total - wire}, errors.Join(r.check(), x.free(ctx, plan.Attempt))
+	return sample{bytes: shape.Bytes(), wire: wire, cpu: after - before, setup: total - wire, scatter: time.Duration(res.ScatterMicros) * time.Microsecond}, x.free(ctx, plan.Attempt)
 }
 
 // check compares a few pieces: a lane that moves nothing is no lane.

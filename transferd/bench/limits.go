@@ -84,11 +84,15 @@ func (p *iperf) run(ctx context.Context) (sample, error) {
 			_ = server.Wait()
 		}
 	}()
-	var out []byte
+	var r report
 	var cpu time.Duration
 	for range 100 { // until it listens
 		c := exec.CommandContext(ctx, p.path, "-c", "127.0.0.1", "-p", port, "-J", "-l", "1M", "-n", strconv.FormatUint(max(p.bytes, enough), 10))
+		var out []byte
 		if out, err = c.Output(); err == nil {
+			err = json.Unmarshal(out, &r)
+		}
+		if err == nil && r.End.Received.Bytes > 0 && r.End.Received.Seconds > 0 { // a server that is not quite there reports nothing
 			cpu = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 			break
 		}
@@ -98,12 +102,8 @@ func (p *iperf) run(ctx context.Context) (sample, error) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	if err != nil {
-		return sample{}, fmt.Errorf("iperf3: %w", err)
-	}
-	var r report
-	if err := json.Unmarshal(out, &r); err != nil {
-		return sample{}, fmt.Errorf("iperf3: %w", err)
+	if err != nil || r.End.Received.Bytes == 0 {
+		return sample{}, fmt.Errorf("iperf3 measured nothing: %w", err)
 	}
 	stuck := time.AfterFunc(time.Second, func() { _ = server.Process.Kill() }) // it does not always end by itself
 	_ = server.Wait()                                                          // how it ended is of no interest

@@ -14,8 +14,14 @@ import (
 	"github.com/surehand/surehand/transferd/daemon"
 )
 
-// copyRow is the limit that every row is held against.
-const copyRow = "copy, scattered"
+// Rows that claims are made of; copyRow is the limit that every row is held against.
+const (
+	copyRow    = "copy, scattered"
+	iperfRow   = "iperf3, one stream"
+	memfdRow   = "memfd"
+	processRow = "process memory"
+	tcpRow     = "tcp"
+)
 
 // Levels of checking; crc32c is what a transfer gets that asks for nothing.
 const (
@@ -167,7 +173,7 @@ func (r *rig) lane(name, from, to string, source, target *client.Memory, checks 
 		if d, err = r.attach(r.hosts[to], "d-"+tag, target); err == nil {
 			for _, check := range checks {
 				pair := &pair{r, p, d, "p-" + tag, "d-" + tag, r.hosts[from], r.hosts[to], check == unchecked}
-				rows = append(rows, row{name + check, pair.handoff})
+				rows = append(rows, row{name: name + check, run: pair.handoff, one: pair.one})
 			}
 			return rows
 		}
@@ -178,16 +184,16 @@ func (r *rig) lane(name, from, to string, source, target *client.Memory, checks 
 
 // rows are the limits, then our lanes.
 func (r *rig) rows() []row {
-	rows := []row{{copyRow, r.copy}, {"copy + crc32c, scattered", r.copyChecked}}
+	rows := []row{{name: copyRow, run: r.copy}, {name: "copy + crc32c, scattered", run: r.copyChecked}}
 	iperf, why := newIperf(r.shape.Bytes())
 	if iperf != nil {
-		rows = append(rows, row{"iperf3, one stream", iperf.run})
+		rows = append(rows, row{name: iperfRow, run: iperf.run})
 	} else {
 		r.skipped = append(r.skipped, "iperf3: skipped: "+why)
 	}
-	rows = append(rows, r.lane("memfd", "tp", "tp", r.source, r.target, unchecked, checked)...)
-	rows = append(rows, r.lane("process memory", "tp", "tp", r.plain, r.target, unchecked, checked)...)
-	rows = append(rows, r.lane("tcp", "tp", "td", r.source, r.target, unchecked, checked)...)
+	rows = append(rows, r.lane(memfdRow, "tp", "tp", r.source, r.target, unchecked, checked)...)
+	rows = append(rows, r.lane(processRow, "tp", "tp", r.plain, r.target, unchecked, checked)...)
+	rows = append(rows, r.lane(tcpRow, "tp", "td", r.source, r.target, unchecked, checked)...)
 	rows = append(rows, r.lane("tcp of process memory", "tp", "td", r.plain, r.target, checked)...)
 	return append(rows, r.lane("tcp + mutual tls", "tp-secure", "td-secure", r.source, r.target, checked)...)
 }

@@ -118,7 +118,9 @@ type PullResult struct {
 	Lane       string // the transport that was really used: local, tcp
 	Manifest   handoff.Digest
 	WireMicros uint64 // from the first read posted to the last byte landed
-	Repulled   uint32 // pieces whose digest differed and that were read again
+	// ScatterMicros is what of it went into scattering staged pieces into place.
+	ScatterMicros uint64
+	Repulled      uint32 // pieces whose digest differed and that were read again
 }
 
 // Pull reads the source into the open target, verifies it and asks the question
@@ -155,7 +157,7 @@ func (c *Control) Pull(ctx context.Context, spec PullSpec, progress func(Progres
 
 func pullResult(m *transferv1.PullProgress) (PullResult, error) {
 	r := PullResult{Bytes: m.GetBytesLanded(), Pieces: m.GetPiecesLanded(), Lane: m.GetLane(),
-		WireMicros: m.GetWireMicros(), Repulled: m.GetRepulledPieces()}
+		WireMicros: m.GetWireMicros(), ScatterMicros: m.GetScatterMicros(), Repulled: m.GetRepulledPieces()}
 	if len(m.GetManifestDigest()) != len(r.Manifest) {
 		return PullResult{}, handoff.Errorf(handoff.CodeInternal, "manifest digest of %d bytes", len(m.GetManifestDigest()))
 	}

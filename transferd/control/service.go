@@ -67,7 +67,7 @@ func (s *Service) pulled(run *pull.Run, stream transferv1.Transfer_PullServer) e
 		return rpc.Status(err)
 	}
 	err = stream.Send(&transferv1.PullProgress{State: transferv1.TargetState_TARGET_STATE_VALIDATED, PiecesLanded: r.Pieces, Pieces: r.Pieces,
-		BytesLanded: r.Bytes, Done: true, Lane: r.Lane, ManifestDigest: r.Manifest[:], WireMicros: r.WireMicros, RepulledPieces: r.Repulled})
+		BytesLanded: r.Bytes, Done: true, Lane: r.Lane, ManifestDigest: r.Manifest[:], WireMicros: r.WireMicros, ScatterMicros: r.ScatterMicros, RepulledPieces: r.Repulled})
 	if err != nil {
 		return rpc.Status(handoff.Errorf(handoff.CodeUnavailable, "%s", err))
 	}

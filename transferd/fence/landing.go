@@ -13,7 +13,9 @@ type Pulled struct {
 	Lane       string
 	Manifest   handoff.Digest
 	WireMicros uint64
-	Repulled   uint32
+	// ScatterMicros is what of it went into scattering staged pieces into place.
+	ScatterMicros uint64
+	Repulled      uint32
 }
 
 // Landing is one pull's right to write one target's memory. A target has one at

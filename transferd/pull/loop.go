@@ -48,6 +48,7 @@ type loop struct {
 	wanted, inPlace []uint32 // of the batch that is asked for
 
 	began, lastByte time.Time // of the bytes
+	scattering      time.Duration
 	progress        time.Time // when something last went forward
 	result          fence.Pulled
 

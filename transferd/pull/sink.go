@@ -130,8 +130,12 @@ func (l *loop) write(s *slot) (operations int, err error) {
 		return 0, err
 	}
 	l.state.Unlock()
-	defer l.state.Lock()
-	return operations, l.landing.Write(s.to, s.from)
+	began := time.Now()
+	err = l.landing.Write(s.to, s.from)
+	took := time.Since(began)
+	l.state.Lock()
+	l.scattering += took
+	return operations, err
 }
 
 // Sealed implements transport.Sink: the manifest is the source's shape and this
@@ -169,6 +173,7 @@ func (l *loop) Answered(a wire.Answer) error {
 	}
 	l.result.Manifest = l.manifest
 	l.result.WireMicros = uint64(max(l.lastByte.Sub(l.began), 0) / time.Microsecond)
+	l.result.ScatterMicros = uint64(l.scattering / time.Microsecond)
 	if err := l.landing.Yes(a.Nonce, l.grant, l.manifest, l.result); err != nil {
 		return err
 	}

@@ -3,12 +3,22 @@ package main
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime/pprof"
 
 	"github.com/spf13/cobra"
 
 	"github.com/surehand/surehand/transferd/bench"
 )
+
+// peersPython is where task bench:peers installs them.
+func peersPython() string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "" // no home: no peers
+	}
+	return filepath.Join(cache, "surehand", "peers", "bin", "python")
+}
 
 func benchCommand() *cobra.Command {
 	var cfg bench.Config
@@ -17,7 +27,8 @@ func benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measures this host's lanes beside their limits, in one run",
 		Long: "Starts daemons and engines in this process, on loopback, and moves the same scattered blocks by every\n" +
-			"lane, once a round, beside a scattered copy and iperf3. CPU seconds count: they hold still on a loud machine.",
+			"lane, once a round, beside a scattered copy, iperf3, NIXL and Mooncake. CPU seconds count: they hold still on a\n" +
+			"loud machine. Each claim that is made of this data plane is printed with whether it holds.",
 		Example: "  transferd bench\n  transferd bench --tables 64KiB,llama-3-8b --rounds 15\n  transferd bench --tables 64KiB --only tcp --profile cpu.out",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -48,6 +59,7 @@ func benchCommand() *cobra.Command {
 	f.StringSliceVar(&cfg.Tables, "tables", bench.Tables, "block tables")
 	f.IntVar(&cfg.Rounds, "rounds", 7, "samples of each row")
 	f.StringVar(&cfg.Only, "only", "", "only rows whose name has it")
+	f.StringVar(&cfg.Python, "python", peersPython(), "a Python with the wheels of NIXL and Mooncake (task bench:peers)")
 	f.StringVar(&profile, "profile", "", "file for a CPU profile")
 	return cmd
 }

@@ -174,6 +174,7 @@ func Anonymous(bytes int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes: %w", bytes, err)
 	}
+	advise(b)
 	return b, nil
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // batchBytes is copied between two looks at whether the pull is over (L6).
-const batchBytes = 256 << 10
+const batchBytes = 1 << 20
 
 // Opener opens lanes inside one daemon.
 type Opener struct{ Core *fence.Core }

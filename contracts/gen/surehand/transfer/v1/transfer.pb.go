@@ -124,6 +124,7 @@ type PullProgress struct {
 	ManifestDigest []byte                 `protobuf:"bytes,7,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"`
 	WireMicros     uint64                 `protobuf:"varint,8,opt,name=wire_micros,json=wireMicros,proto3" json:"wire_micros,omitempty"`             // from the first read posted to the last byte landed
 	RepulledPieces uint32                 `protobuf:"varint,9,opt,name=repulled_pieces,json=repulledPieces,proto3" json:"repulled_pieces,omitempty"` // pieces whose digest differed and that were read again
+	ScatterMicros  uint64                 `protobuf:"varint,10,opt,name=scatter_micros,json=scatterMicros,proto3" json:"scatter_micros,omitempty"`   // of them, spent scattering staged pieces into place
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -217,6 +218,13 @@ func (x *PullProgress) GetWireMicros() uint64 {
 func (x *PullProgress) GetRepulledPieces() uint32 {
 	if x != nil {
 		return x.RepulledPieces
+	}
+	return 0
+}
+
+func (x *PullProgress) GetScatterMicros() uint64 {
+	if x != nil {
+		return x.ScatterMicros
 	}
 	return 0
 }
@@ -1260,7 +1268,7 @@ const file_surehand_transfer_v1_transfer_proto_rawDesc = "" +
 	"capability\x120\n" +
 	"\x14progress_deadline_ms\x18\x05 \x01(\x03R\x12progressDeadlineMs\x12\x18\n" +
 	"\arequire\x18\x06 \x01(\tR\arequire\x12\x1c\n" +
-	"\tunchecked\x18\a \x01(\bR\tunchecked\"\xc2\x02\n" +
+	"\tunchecked\x18\a \x01(\bR\tunchecked\"\xe9\x02\n" +
 	"\fPullProgress\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.surehand.transfer.v1.TargetStateR\x05state\x12#\n" +
 	"\rpieces_landed\x18\x02 \x01(\rR\fpiecesLanded\x12\x16\n" +
@@ -1271,7 +1279,9 @@ const file_surehand_transfer_v1_transfer_proto_rawDesc = "" +
 	"\x0fmanifest_digest\x18\a \x01(\fR\x0emanifestDigest\x12\x1f\n" +
 	"\vwire_micros\x18\b \x01(\x04R\n" +
 	"wireMicros\x12'\n" +
-	"\x0frepulled_pieces\x18\t \x01(\rR\x0erepulledPieces\"\xab\x01\n" +
+	"\x0frepulled_pieces\x18\t \x01(\rR\x0erepulledPieces\x12%\n" +
+	"\x0escatter_micros\x18\n" +
+	" \x01(\x04R\rscatterMicros\"\xab\x01\n" +
 	"\rCommitRequest\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x121\n" +
 	"\x05token\x18\x02 \x01(\v2\x1b.surehand.transfer.v1.TokenR\x05token\x12\x1c\n" +
