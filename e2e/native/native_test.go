@@ -48,7 +48,7 @@ func TestStaleKVIsNeverDelivered(t *testing.T) {
 }
 
 func TestDIsNotAskedAfterOurLeaseAndTheErrorIsTyped(t *testing.T) {
-	w := newWorld(t, one, one, "--engine-lease", "100ms")
+	w := newWorld(t, []vllmtest.Options{{Lease: 100 * time.Millisecond}}, one, "--engine-lease", "100ms")
 	w.p[0].Set(func(f *vllmtest.Faults) { f.AnswerDelay = 300 * time.Millisecond }) // longer, in every epoch
 	a := w.ask(streamed)
 	if code := w.refused(a); code != handoff.CodeLease.String() {

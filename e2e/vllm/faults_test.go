@@ -44,12 +44,18 @@ func (s *sent) reaches(t *testing.T) {
 	select {
 	case <-s.first:
 	case <-s.done:
+	}
+	select {
+	case <-s.first:
+	default:
 		t.Fatal("it ended before its first token:", s.got, s.err)
 	}
 }
 
-// long decodes for as long as a test needs: its context is nearly full of tokens.
-func long(t *testing.T) pair.Ask { return pair.Ask{Prompt: text(t, 0, 2), Tokens: 800} }
+// longest is how many tokens a long answer has: for longer than a test needs.
+const longest = 3600
+
+func long(t *testing.T) pair.Ask { return pair.Ask{Prompt: text(t, 0, 2), Tokens: longest} }
 
 // killed kills an engine in the middle of a decode, and brings it up again on the
 // same port. What the client got is told.
@@ -89,7 +95,7 @@ func TestADThatIsKilledInItsDecodeEndsTheStreamTyped(t *testing.T) {
 
 func TestAPThatIsKilledAfterTheTransferCostsNothing(t *testing.T) {
 	got := killed(t, &rig.P)
-	if !got.Ended() || len(got.Tokens) != 800 {
+	if !got.Ended() || len(got.Tokens) != longest {
 		t.Errorf("the client got %s", got)
 	}
 	equal(t, pair.Ask{Prompt: text(t, 1, 2), Tokens: 8})
@@ -129,7 +135,7 @@ func TestWhatAnEngineRejectsIsToldInItsOwnWords(t *testing.T) {
 	}
 	t.Logf("the client got: %s", got)
 	before := prefills(t)
-	got, err = pair.Ask{Prompt: text(t, 1, 3), Tokens: 1020}.Send(t.Context(), rig.URL()) // and no room for the prompt
+	got, err = pair.Ask{Prompt: text(t, 1, 3), Tokens: context4k - 4}.Send(t.Context(), rig.URL()) // and no room for the prompt
 	if err != nil || got.Status/100 != 4 || got.Code == "" {
 		t.Errorf("%s, %v", got, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/e2e/pair"
+	"github.com/surehand/surehand/workers/vllmenv"
 )
 
 const within = 3 * time.Minute
@@ -30,7 +31,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	began := time.Now()
-	rig, err = pair.Open(context.Background(), dir, os.Stderr, pair.Options{Lease: lease, Serve: flags})
+	rig, err = pair.Open(context.Background(), dir, os.Stderr, pair.Options{P: vllmenv.Options{Context: context4k}, D: vllmenv.Options{Context: context4k}, Lease: lease, Serve: flags})
 	defer func() {
 		if err := rig.Close(); err != nil {
 			fmt.Println("close:", err)
@@ -45,6 +46,9 @@ func run(m *testing.M) int {
 }
 
 const lease = 6 // seconds, of the pair: a tenth of a default, so that what only the timer frees is seen to be freed
+
+// context4k is the context of P and D, in tokens.
+const context4k = 4096
 
 // flags of the gateway.
 var flags = []string{"--engine-lease", fmt.Sprintf("%ds", lease)}
