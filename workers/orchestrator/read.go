@@ -55,7 +55,11 @@ func (o *Orchestrator) attach(ctx context.Context, s *stream, p handoff.Plan, r 
 	return d.Attach(ctx, p, token, from, func(e engine.DecodeEvent) error {
 		ev := Event{Position: e.Position, Tokens: e.Tokens, Text: string(e.Text), Finish: e.Finish}
 		if e.Finish != "" {
-			ev.Usage = Usage{Prompt: s.input().PromptTokens, Completion: e.Counts.Completion,
+			prompt := e.Counts.Direct + e.Counts.Cached + e.Counts.Recomputed // as the engine's tokenizer counts
+			if prompt == 0 {
+				prompt = s.input().PromptTokens
+			}
+			ev.Usage = Usage{Prompt: prompt, Completion: e.Counts.Completion,
 				Direct: e.Counts.Direct, Cached: e.Counts.Cached, Recomputed: e.Counts.Recomputed}
 		}
 		if err := s.deliver(p.Attempt, ev); err != nil {

@@ -2,7 +2,6 @@ package vllmengine
 
 import (
 	"time"
-	"unicode/utf8"
 
 	"github.com/surehand/surehand/activities/engine"
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
@@ -52,8 +51,9 @@ func (e *Engine) stale(s handoff.Seat) error {
 
 // request is a body for vLLM with its plan beside it, checked.
 func (e *Engine) request(plan *transferv1.Plan, role enginev1.Role, prompt []byte, m *enginev1.Sampling, salt string, leaseMs int64) (completion, error) {
-	if len(prompt) == 0 || !utf8.Valid(prompt) {
-		return completion{}, handoff.Errorf(handoff.CodeInvalid, "the prompt is empty or no text")
+	tokens, err := tokensOf(prompt)
+	if err != nil {
+		return completion{}, err
 	}
 	if len(salt) > handoff.MaxNameBytes {
 		return completion{}, handoff.Errorf(handoff.CodeTooLarge, "tenant salt has %d bytes, limit %d", len(salt), handoff.MaxNameBytes)
@@ -72,7 +72,7 @@ func (e *Engine) request(plan *transferv1.Plan, role enginev1.Role, prompt []byt
 		return completion{}, handoff.Errorf(handoff.CodeInvalid, "lease of %d ms, want %d..%d", leaseMs, handoff.LeaseMin.Milliseconds(), handoff.LeaseMax.Milliseconds())
 	}
 	hello, _, _, _ := e.connector.state()
-	c := completion{Model: hello.GetModel(), Prompt: string(prompt), MaxTokens: m.GetMaxTokens(), Temperature: m.GetTemperature(), TopP: m.GetTopP(),
+	c := completion{Model: hello.GetModel(), Prompt: tokens, MaxTokens: m.GetMaxTokens(), Temperature: m.GetTemperature(), TopP: m.GetTopP(),
 		Stop: m.GetStop(), ReturnTokens: true, CacheSalt: salt}
 	if c.Temperature > 0 {
 		seed := m.GetSeed() & maxSeed

@@ -20,12 +20,16 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 )
 
-const dialTimeout = time.Second
+const (
+	dialTimeout     = time.Second
+	pathCompletions = "/v1/completions"
+	pathTokenize    = "/tokenize"
+)
 
 // completion is the body of one request to vLLM.
 type completion struct {
 	Model         string            `json:"model"`
-	Prompt        string            `json:"prompt"`
+	Prompt        json.RawMessage   `json:"prompt"` // token ids: no tokenizer looks at them again
 	MaxTokens     uint32            `json:"max_tokens"`
 	Temperature   float64           `json:"temperature"`
 	TopP          float64           `json:"top_p,omitempty"`
@@ -57,12 +61,12 @@ type piece struct {
 
 // server is the vLLM server over HTTP. It keeps no state.
 type server struct {
-	url, key string
-	client   *http.Client
+	base, key string
+	client    *http.Client
 }
 
 func newServer(url, key string, config *tls.Config) *server {
-	return &server{url: strings.TrimRight(url, "/") + "/v1/completions", key: key, client: &http.Client{
+	return &server{base: strings.TrimRight(url, "/"), key: key, client: &http.Client{
 		Transport: &http.Transport{DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSClientConfig: config,
 			MaxIdleConnsPerHost: maxAttempts, IdleConnTimeout: time.Minute, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
@@ -71,12 +75,12 @@ func newServer(url, key string, config *tls.Config) *server {
 func (s *server) close() { s.client.CloseIdleConnections() }
 
 // send makes one request, which the end of ctx ends at vLLM, too.
-func (s *server) send(ctx context.Context, c completion) (*http.Response, error) {
-	b, err := json.Marshal(c)
+func (s *server) send(ctx context.Context, path string, body any) (*http.Response, error) {
+	b, err := json.Marshal(body)
 	if err != nil {
 		return nil, handoff.Errorf(handoff.CodeInternal, "request: malformed")
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(b))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base+path, bytes.NewReader(b))
 	if err != nil {
 		return nil, handoff.Errorf(handoff.CodeInternal, "request: malformed")
 	}
@@ -125,7 +129,7 @@ func refused(resp *http.Response) error {
 
 // whole makes a request whose answer does not matter, only its end.
 func (s *server) whole(ctx context.Context, c completion) error {
-	resp, err := s.send(ctx, c)
+	resp, err := s.send(ctx, pathCompletions, c)
 	if err != nil {
 		return err
 	}
@@ -141,7 +145,7 @@ func (s *server) whole(ctx context.Context, c completion) error {
 func (s *server) stream(ctx context.Context, c completion, each func(piece) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // vLLM stops when its reader leaves
-	resp, err := s.send(ctx, c)
+	resp, err := s.send(ctx, pathCompletions, c)
 	if err != nil {
 		return err
 	}

@@ -88,6 +88,6 @@ func (e *Engine) Description() *enginev1.Description {
 		Running: load.GetRunning(), Waiting: load.GetWaiting(),
 		Node: beside.GetNode(), NodeIncarnation: beside.GetIncarnation(), ControlAddress: e.c.Control, PeerAddress: beside.GetPeerAddress(),
 		MaxTokens: hello.GetMaxTokens(), TargetsHeld: uint32(targets), SourcesHeld: uint32(sources),
-		ProcessIncarnation: uint64(e.c.Process), Address: e.Address(),
+		ProcessIncarnation: uint64(e.c.Process), Address: e.Address(), Tokenizes: true,
 	}
 }

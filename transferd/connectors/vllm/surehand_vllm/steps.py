@@ -11,7 +11,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-IDLE_WAIT = 0.025  # seconds of one idle step; what a request waits for at most when nobody said that it comes
+IDLE_WAIT = 0.05  # seconds of one idle step; what a request waits for at most when nobody said that it comes
 HOT_WAIT = 0.001  # of one idle step, while a request is on its way
 HOT_FOR = 0.25  # how long after the word that one is
 _IN_FLIGHT = 4  # empty steps in a row after which nothing can be under way at the worker
