@@ -32,7 +32,7 @@ const (
 	// DefaultQueueWait is how long a reservation may wait for vLLM's blocks.
 	DefaultQueueWait = 2 * time.Second
 	defaultGrace     = 5 * time.Second
-	noticeWait       = 5 * time.Second // for the connector's word on what vLLM has answered already
+	defaultNotice    = 5 * time.Second // for the connector's word on what vLLM has answered already
 )
 
 // Config of one front.
@@ -52,6 +52,7 @@ type Config struct {
 	Grace     time.Duration // for running attempts when the process is asked to stop; 0: 5 s
 	Process   handoff.Incarnation
 	Log       *slog.Logger
+	notice    time.Duration // how long the connector's word may come after vLLM's
 	// Ready is called once, when the front serves. It must not block.
 	Ready func(*Engine)
 }
@@ -67,7 +68,7 @@ func (c *Config) check() error {
 	for _, d := range []struct {
 		field     *time.Duration
 		otherwise time.Duration
-	}{{&c.QueueWait, DefaultQueueWait}, {&c.Lease, handoff.LeaseDefault}, {&c.Grace, defaultGrace}} {
+	}{{&c.QueueWait, DefaultQueueWait}, {&c.Lease, handoff.LeaseDefault}, {&c.Grace, defaultGrace}, {&c.notice, defaultNotice}} {
 		if *d.field == 0 {
 			*d.field = d.otherwise
 		}

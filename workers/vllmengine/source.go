@@ -91,7 +91,7 @@ func (e *Engine) awaitSeal(s *source, answered <-chan error) error {
 		if err != nil {
 			return err
 		}
-		wait := time.NewTimer(noticeWait)
+		wait := time.NewTimer(e.c.notice)
 		defer wait.Stop()
 		select {
 		case <-s.settled:

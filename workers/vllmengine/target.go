@@ -122,7 +122,7 @@ func (e *Engine) passOn(t *target) func(piece) error {
 }
 
 func (e *Engine) awaitCommit(t *target) error {
-	wait := time.NewTimer(noticeWait)
+	wait := time.NewTimer(e.c.notice)
 	defer wait.Stop()
 	select {
 	case <-t.committed:
