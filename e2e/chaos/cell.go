@@ -154,7 +154,7 @@ func (r *run) strike(ctx context.Context) (err error) {
 			return err
 		}
 		<-r.mended
-		r.must("after the healing", r.Fine(ctx, c))
+		r.must("after the healing", errors.Join(r.Fine(ctx, c), r.Serves(ctx)))
 		r.answer = c.Send(ctx, r.ask)
 		return nil
 	}

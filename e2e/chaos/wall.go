@@ -83,6 +83,8 @@ func (r rule) exprs() []expr.Any {
 	}
 	if r.percent > 0 {
 		out = append(out, &expr.Numgen{Register: 1, Modulus: 100, Type: unix.NFT_NG_RANDOM},
+			// The number is the host's, comparisons are of bytes in order.
+			&expr.Byteorder{SourceRegister: 1, DestRegister: 1, Op: expr.ByteorderHton, Len: 4, Size: 4},
 			&expr.Cmp{Op: expr.CmpOpLt, Register: 1, Data: binary.BigEndian.AppendUint32(nil, r.percent)})
 	}
 	if r.reset {
