@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -170,6 +171,27 @@ func (f *Fleet) Process(name string) *Process {
 
 // Processes are all of them, as started.
 func (f *Fleet) Processes() []*Process { return f.order }
+
+// Scrapes are the metrics addresses of a kind of process: gateway, engine or transferd.
+func (f *Fleet) Scrapes(kind string) []string {
+	var out []string
+	switch kind {
+	case "gateway":
+		for _, address := range f.HTTP {
+			out = append(out, address)
+		}
+	case "engine":
+		for _, s := range f.seats {
+			out = append(out, s.metrics)
+		}
+	case "transferd":
+		for _, s := range f.seats {
+			out = append(out, s.daemonMetrics)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
 
 // Engine speaks to an engine directly.
 func (f *Fleet) Engine(id string) (engine.Engine, error) {
