@@ -155,15 +155,20 @@ func (c *client) leave() {
 	c.cancel = true
 	n := c.conn
 	c.mu.Unlock()
-	go n.g.cancel()
+	if n != nil {
+		go n.g.cancel()
+	}
 }
 
 // comeAgain drops the connection, without a cancel, and asks through another.
 func (c *client) comeAgain() {
 	c.mu.Lock()
 	n := c.conn
+	c.conn = nil
 	c.mu.Unlock()
-	n.end(handoff.CodeUnavailable)
+	if n != nil {
+		n.end(handoff.CodeUnavailable)
+	}
 }
 
 func (c *client) String() string {

@@ -65,6 +65,12 @@ func init() {
 	for _, n := range []string{"g0", "d0", "p", "d0.engine", "p.engine", "r", "h"} {
 		add("pause-"+n, n+" stands still for 8 s, past the lease", func(s *Sim, m *message) { s.pause(n, pastLease) })
 	}
+	add("isolate-g0", "the gateway and its worker reach nobody for 8 s", func(s *Sim, _ *message) {
+		for _, n := range []string{"d0", "d0.engine", "p", "p.engine", "d1", "d1.engine", "r", "h", "g1"} {
+			s.cutFor("g0", n, pastLease)
+			s.cutFor(n, "g0", pastLease)
+		}
+	})
 	add("pause-d0-short", "d0 stands still for 3 s", func(s *Sim, _ *message) { s.pause("d0", aWhile) })
 	add("pause-D-host", "D's engine and daemon stand still for 8 s", func(s *Sim, _ *message) {
 		s.pause("d0", pastLease)
@@ -121,7 +127,9 @@ func (s *Sim) pause(name string, d time.Duration) {
 }
 
 func (s *Sim) cutFor(from, to string, d time.Duration) {
-	s.bear(d)
+	if len(s.cut) == 0 {
+		s.bear(d)
+	}
 	s.cut[from+">"+to] = time.Now().Add(d)
 }
 
@@ -178,4 +186,20 @@ func ParseStrike(text string) (Strike, error) {
 		return Strike{}, fmt.Errorf("%q is not \"fault at point\" with a known fault", text)
 	}
 	return Strike{f, p}, nil
+}
+
+// ParseCase reads strikes apart by semicolons.
+func ParseCase(seed uint64, text string) (Case, error) {
+	c := Case{Seed: seed}
+	for part := range strings.SplitSeq(text, ";") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		x, err := ParseStrike(part)
+		if err != nil {
+			return c, err
+		}
+		c.Strikes = append(c.Strikes, x)
+	}
+	return c, nil
 }

@@ -37,6 +37,13 @@ type stream struct {
 	done     bool
 	code     handoff.Code // of a failed end
 	to       *connection
+	heard    []handoff.Delivery
+	more     chan struct{} // closed at each token, and at the end
+}
+
+func (st *stream) touch() {
+	close(st.more)
+	st.more = make(chan struct{})
 }
 
 func newGateway(s *Sim, name string, i handoff.Incarnation) *gateway {
@@ -97,13 +104,14 @@ func (g *gateway) submit(c *connection) error {
 	g.wg.Go(func() { _, _ = g.steps.Prefill(g.life.ctx, si) })
 	g.wg.Go(func() { _, _ = g.steps.Reserve(g.life.ctx, si) })
 	g.wg.Go(func() { g.start(c, in) })
+	g.wg.Go(func() { g.deadline(in) })
 	return nil
 }
 
 func (g *gateway) adopt(c *connection, in steps.Input, r handoff.Reader) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.stream = &stream{reader: r, in: in, detach: func() {}, to: c}
+	g.stream = &stream{reader: r, in: in, detach: func() {}, to: c, more: make(chan struct{})}
 	g.stream.reading.Newest(in.Plan.Attempt)
 }
 
@@ -134,16 +142,73 @@ func (g *gateway) start(c *connection, in steps.Input) {
 	_ = g.steps.Ledger.Unclaim(g.life.ctx, in.Tenant, in.Key, in.Plan.Attempt.Handoff)
 }
 
-// join makes this gateway the reader of a handoff that another began (rule 5c,
-// clause 7): history names it before it reads.
+// join brings another gateway's stream, or makes this one the reader of a handoff
+// whose reader does not answer (rule 5c, clause 7): history names it before it reads.
 func (g *gateway) join(c *connection) error {
-	return g.s.call(g.life.ctx, g.life, "h", "re-attach", handoff.Attempt{}, func(context.Context) error {
-		return g.s.history.reattach(func(in steps.Input, r handoff.Reader) { g.adopt(c, in, r) }, g)
+	if done, err := g.follow(c); done {
+		return err
+	}
+	var in steps.Input
+	err := g.s.call(g.life.ctx, g.life, "h", "re-attach", handoff.Attempt{}, func(context.Context) error {
+		return g.s.history.reattach(func(now steps.Input, r handoff.Reader) { in = now; g.adopt(c, now, r) }, g)
 	})
+	if err == nil {
+		g.wg.Go(func() { g.deadline(in) })
+	}
+	return err
 }
 
-// cancel is the client's: it reaches the daemons at once, then history.
-func (g *gateway) cancel() {
+// follow copies what the other gateway reads; done once that told anything.
+func (g *gateway) follow(c *connection) (done bool, err error) {
+	other := "g0"
+	if g.life.name == other {
+		other = "g1"
+	}
+	n := 0
+	err = g.s.call(g.life.ctx, g.life, other, "follow", handoff.Attempt{}, func(ctx context.Context) error {
+		return g.s.gateways[other].told(ctx, func(d handoff.Delivery) { n++; c.token(d.Attempt, d.Position) })
+	})
+	switch {
+	case err == nil:
+		c.end(handoff.CodeNone)
+		return true, nil
+	case n > 0:
+		c.end(handoff.CodeStreamBroken)
+		return true, nil
+	}
+	return false, nil
+}
+
+// told is the follower's side at the gateway that reads.
+func (g *gateway) told(ctx context.Context, each func(handoff.Delivery)) error {
+	for i := 0; ; {
+		g.mu.Lock()
+		st := g.stream
+		if st == nil || st.done && st.code != handoff.CodeNone {
+			g.mu.Unlock()
+			return handoff.Errorf(handoff.CodeGone, "no stream is held here")
+		}
+		fresh, done, more := st.heard[i:], st.done, st.more
+		g.mu.Unlock()
+		for _, d := range fresh {
+			each(d)
+		}
+		if i += len(fresh); done {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return unavailable("the follower left")
+		}
+	}
+}
+
+// cancel is the client's.
+func (g *gateway) cancel() { g.leave(handoff.CodeCancelled) }
+
+// leave ends the stream: it reaches the daemons at once, then history.
+func (g *gateway) leave(code handoff.Code) {
 	g.mu.Lock()
 	st := g.stream
 	if st == nil || st.done {
@@ -153,12 +218,27 @@ func (g *gateway) cancel() {
 	in := st.in
 	st.reading.GiveUp(in.Plan.Attempt)
 	g.mu.Unlock()
-	g.fail(st, handoff.CodeCancelled)
+	g.fail(st, code)
 	ctx, done := context.WithTimeout(g.life.ctx, g.s.lease)
 	defer done()
 	_, _ = g.steps.ReleaseNow(ctx, in)
 	_ = g.steps.Ledger.MarkCancelled(ctx, in.Plan.Attempt.Handoff, time.Minute)
 	g.insist("tell-cancel", in.Plan.Attempt, g.s.history.cancel)
+}
+
+// deadline ends a handoff that has no token in time (L1).
+func (g *gateway) deadline(in steps.Input) {
+	select {
+	case <-time.After(in.Deadline):
+	case <-g.life.ctx.Done():
+		return
+	}
+	g.mu.Lock()
+	late := g.stream.tokens == 0 && !g.stream.done
+	g.mu.Unlock()
+	if late {
+		g.leave(handoff.CodeDeadline)
+	}
 }
 
 // insist records something in history until it is there.
@@ -181,6 +261,7 @@ func (g *gateway) fail(st *stream, code handoff.Code) {
 		return
 	}
 	st.done, st.code = true, code
+	st.touch()
 	st.detach()
 	g.steps.Attempts.Unkeep(st.in.Plan.Attempt)
 	st.to.end(code)
@@ -249,7 +330,9 @@ func (g *gateway) deliver(st *stream, p handoff.Plan, ev engine.DecodeEvent) err
 	}
 	st.tokens++
 	st.to.token(p.Attempt, ev.Position)
+	st.heard = append(st.heard, handoff.Delivery{Attempt: p.Attempt, Position: ev.Position})
 	st.done = ev.Finish != ""
+	st.touch()
 	if st.done {
 		st.to.end(handoff.CodeNone)
 		g.steps.Attempts.Unkeep(p.Attempt)
@@ -265,6 +348,7 @@ func (g *gateway) deliver(st *stream, p handoff.Plan, ev engine.DecodeEvent) err
 // lost handles a reading that ended without the stream's end.
 func (g *gateway) lost(st *stream, p handoff.Plan, cause error) {
 	code := handoff.CodeOf(cause)
+	g.s.say("%s %s: the stream is lost: %s", g.life.name, name(p.Attempt), code)
 	g.mu.Lock()
 	given := st.reading.GiveUp(p.Attempt) == handoff.ReaderGivenUp
 	end := steps.Ended{Attempt: p.Attempt, Reader: st.reader, Usage: steps.Usage{Completion: st.tokens}}
@@ -298,7 +382,7 @@ func (r readers) at(ctx context.Context, at steps.ReaderAt, op string, a handoff
 		return fn(g)
 	}
 	if r.g.life.name == at.Reader.Process && r.g.life.incarnation == at.Reader.Incarnation {
-		return ask(ctx)
+		return r.g.s.beside(ctx, r.g.life, at.Address, op, a, ask) // a process that stands still answers nobody, itself included
 	}
 	return r.g.s.call(ctx, r.g.life, at.Address, op, a, ask)
 }
@@ -310,8 +394,14 @@ func (r readers) GiveUp(ctx context.Context, at steps.ReaderAt, a handoff.Attemp
 		if g.stream == nil {
 			return handoff.Errorf(handoff.CodeGone, "no stream is read here")
 		}
+		fresh := g.stream.reading.State(a) == handoff.ReaderUndecided
 		state := g.stream.reading.GiveUp(a)
 		if given = state == handoff.ReaderGivenUp; given {
+			if end := (steps.Ended{Attempt: a, Reader: g.stream.reader, Code: handoff.CodeEngine.String()}); fresh && !g.s.omits("give-up-is-reported") {
+				// Who asked may be a worker that lost the workflow to another, whose
+				// decode nobody would read: history hears of it too.
+				g.wg.Go(func() { g.insist("stream-ended", a, func() { g.s.history.ended(end) }) })
+			}
 			if g.stream.attached == a {
 				g.stream.detach()
 			}

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -202,6 +203,9 @@ func (h *history) reattach(adopt func(steps.Input, handoff.Reader), g *gateway) 
 	case h.closed && h.out.Sticks():
 		h.mu.Unlock()
 		return handoff.Errorf(handoff.CodeGone, "it is over")
+	case slices.ContainsFunc(h.log, func(e entry) bool { x, ok := e.payload.(steps.Ended); return ok && x.Code == "" }):
+		h.mu.Unlock()
+		return handoff.Errorf(handoff.CodeGone, "it is ending: its stream was read")
 	case h.closed:
 		h.mu.Unlock()
 		return unavailable("it was refused; the key is being freed")

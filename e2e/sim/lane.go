@@ -59,6 +59,7 @@ type frame struct {
 // Open implements transport.Transport.
 func (w way) Open(ctx context.Context, t transport.Target, sink transport.Sink) (transport.Lane, error) {
 	l := &lane{s: w.s, d: w.d, sink: sink, attempt: t.Attempt, inbox: make(chan func() error, 256), out: make(chan frame, 256), asks: make(chan asked, 256)}
+	l.ctx, l.cutOff = context.WithCancel(context.Background())
 	err := w.s.call(ctx, w.d.life, t.Address, "lane-open", t.Attempt, func(ctx context.Context) error {
 		h := w.s.hosts[t.Address]
 		c, life := h.core(), h.now.Load().life
@@ -74,7 +75,9 @@ func (w way) Open(ctx context.Context, t transport.Target, sink transport.Sink) 
 		}
 		l.reading, l.at = r, life
 		l.source = wire.Source{Grant: r.Grant(), Shape: r.Shape(), State: r.State()}
-		l.ctx, l.cutOff = context.WithCancel(context.Background())
+		if ctx.Err() != nil {
+			l.cutOff() // who dialled has hung up meanwhile
+		}
 		context.AfterFunc(life.ctx, l.cutOff)
 		context.AfterFunc(w.d.life.ctx, l.cutOff)
 		w.s.lane(l, true)
@@ -84,9 +87,7 @@ func (w way) Open(ctx context.Context, t transport.Target, sink transport.Sink) 
 		return nil
 	})
 	if err != nil {
-		if l.cutOff != nil {
-			l.cutOff() // the answer was lost: TP sees the connection end
-		}
+		l.cutOff() // the answer was lost: TP sees the connection end
 		return nil, err
 	}
 	return l, nil

@@ -32,6 +32,7 @@ type Case struct {
 	Seed    uint64
 	Strikes []Strike
 	Plant   string // a bug that the checks must find; empty: none
+	Verbose bool   // each delivery in the transcript
 }
 
 // Strike is a fault at a point: the first message of that name that is about to
@@ -59,6 +60,7 @@ type Report struct {
 	Outcome    string // of the workflow
 	Client     string // what the client has
 	Reached    map[string]int
+	Unjudged   string // why the end of this run says nothing; empty: it was judged
 }
 
 // Failed says whether anything broke.
@@ -194,6 +196,10 @@ func (s *Sim) run() {
 		s.due(now)
 		synctest.Wait()
 		s.check(false)
+		if s.unjudged() {
+			s.finish()
+			return
+		}
 		if s.out.Steps > maxSteps {
 			s.violate("L1: no end after %d deliveries", maxSteps)
 			break
@@ -297,6 +303,9 @@ func (s *Sim) arrive(m *message, now time.Time) {
 	if m.local && m.decided == lost {
 		m.decided = arrives
 	}
+	if s.c.Verbose {
+		s.say("%s  %s", now.Sub(s.start), m)
+	}
 	m.fate <- m.decided
 }
 
@@ -361,6 +370,19 @@ func (s *Sim) reached(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.out.Reached[name]++
+}
+
+// giveUp ends a run that the simulation cannot follow any further.
+func (s *Sim) giveUp(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out.Unjudged = why
+}
+
+func (s *Sim) unjudged() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Unjudged != ""
 }
 
 // must is for what the simulation itself cannot go on without.

@@ -121,6 +121,10 @@ func (x *tally) add(r Report) {
 	x.runs++
 	x.struck += r.Struck
 	x.steps += r.Steps
+	if r.Unjudged != "" {
+		x.ends["not judged: "+r.Unjudged]++
+		return
+	}
 	x.ends["client "+r.Client]++
 	x.ends["workflow "+r.Outcome]++
 	for n, k := range r.Reached {
