@@ -84,7 +84,7 @@ func (c *client) run() {
 				code = handoff.CodeUnavailable
 			case <-c.patience():
 				code = handoff.CodeDeadline
-				c.s.late()
+				c.s.tooLate()
 			}
 		}
 		c.mu.Lock()
@@ -139,7 +139,7 @@ func (c *client) isOver() bool {
 func (n *connection) token(a handoff.Attempt, position uint32) {
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
-	if n.c.conn != n {
+	if n.c.conn != n && !n.c.s.omits(clientLeaves) {
 		n.c.s.reached("a displaced connection's token is not taken")
 		return
 	}

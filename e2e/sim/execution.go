@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -30,6 +29,7 @@ type execution struct {
 	env   *testsuite.TestWorkflowEnvironment
 	hold  chan struct{} // an activity that keeps the test clock on the wall's
 	ready chan struct{}
+	ended chan end
 
 	mu       sync.Mutex
 	past     []entry // recorded before this execution
@@ -49,9 +49,8 @@ type execution struct {
 type stepFunc = func(context.Context, steps.StepInput) (steps.Output, error)
 
 func newExecution(h *history, g *gateway, token int) *execution {
-	x := &execution{h: h, s: h.s, g: g, token: token, in: h.in, past: append([]entry(nil), h.log...), told: len(h.log), hold: make(chan struct{}), ready: make(chan struct{}),
+	x := &execution{h: h, s: h.s, g: g, token: token, in: h.in, past: append([]entry(nil), h.log...), told: len(h.log), hold: make(chan struct{}), ready: make(chan struct{}), ended: make(chan end, 1),
 		turn: make(chan struct{}), counts: map[call]int{}, recorder: make(chan struct{}, 1), flushing: make(chan struct{}, 1)}
-	x.in.Deadline = max(10*time.Millisecond, h.in.Deadline-time.Since(h.start))
 	return x
 }
 
@@ -68,18 +67,8 @@ func (x *execution) run() {
 	x.g.steps.Register(registry{x})
 	go x.replay()
 	go x.records()
+	go x.closes()
 	x.env.ExecuteWorkflow(steps.Workflow, x.in)
-	out, err := x.result()
-	for !x.isOver() && !x.g.life.dead() {
-		x.flushing <- struct{}{}
-		seq, es := x.next()
-		e := x.s.call(x.g.life.ctx, x.g.life, "h", "close", handoff.Attempt{}, func(context.Context) error { return x.h.close(x, seq, es, out, err) })
-		<-x.flushing
-		if handoff.CodeOf(e) != handoff.CodeUnavailable {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 	x.stop()
 }
 
@@ -89,25 +78,40 @@ func (x *execution) workflow(ctx workflow.Context, in steps.Input) (steps.Outcom
 	apart, _ := workflow.NewDisconnectedContext(ctx)
 	workflow.ExecuteActivity(workflow.WithActivityOptions(apart, workflow.ActivityOptions{StartToCloseTimeout: 24 * time.Hour}), holdName)
 	close(x.ready)
-	return workflows.Handoff(ctx, in)
+	out, err := workflows.Handoff(ctx, in)
+	x.ended <- end{out, err}
+	// What the workflow no longer waits for still repeats itself until its budget.
+	return out, workflow.Sleep(apart, in.Deadline+workflows.SettleBudget)
 }
 
-func (x *execution) result() (out steps.Outcome, err error) {
-	if err = x.env.GetWorkflowError(); err == nil {
-		x.s.must(x.env.GetWorkflowResult(&out), "result")
-		return out, nil
+// end is what the workflow returned.
+type end struct {
+	out steps.Outcome
+	err error
+}
+
+// closes makes the workflow's end history.
+func (x *execution) closes() {
+	var e end
+	select {
+	case e = <-x.ended:
+	case <-x.hold:
+		return
 	}
-	var app *temporal.ApplicationError
-	var cancelled *temporal.CanceledError
-	switch {
-	case errors.As(err, &app) && app.HasDetails():
-		x.s.must(app.Details(&out), "outcome")
-	case errors.As(err, &cancelled) && cancelled.HasDetails():
-		x.s.must(cancelled.Details(&out), "outcome")
-	case !x.isOver():
-		x.s.violate("the workflow ended untyped: %v", err)
+	if e.err != nil && e.out.Code == "" {
+		x.s.violate("the workflow ended untyped: %v", e.err)
 	}
-	return out, err
+	for !x.isOver() && !x.g.life.dead() {
+		x.flushing <- struct{}{}
+		seq, es := x.next()
+		err := x.s.call(x.g.life.ctx, x.g.life, "h", "close", handoff.Attempt{}, func(context.Context) error { return x.h.close(x, seq, es, e.out, e.err) })
+		<-x.flushing
+		if handoff.CodeOf(err) != handoff.CodeUnavailable {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	x.supersede()
 }
 
 // registry puts every step of the worker through the execution.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/surehand/surehand/activities"
@@ -323,7 +324,9 @@ func (g *gateway) read(ctx context.Context, st *stream, p handoff.Plan, r steps.
 // deliver writes one token to the client, if the fence lets it.
 func (g *gateway) deliver(st *stream, p handoff.Plan, ev engine.DecodeEvent) error {
 	g.mu.Lock()
-	if st.done || ev.Position != st.tokens && st.reading.State(p.Attempt) != handoff.ReaderGivenUp || !st.reading.Deliver(p.Attempt) {
+	mayWrite := st.reading.Deliver(p.Attempt) || g.s.omits(readerRecords)
+	isNext := ev.Position == st.tokens
+	if st.done || !mayWrite || !isNext {
 		g.mu.Unlock()
 		g.s.reached("a byte of an attempt given up is dropped")
 		return handoff.Errorf(handoff.CodeClosed, "given up")
@@ -376,7 +379,9 @@ type readers struct{ g *gateway }
 func (r readers) at(ctx context.Context, at steps.ReaderAt, op string, a handoff.Attempt, fn func(*gateway) error) error {
 	ask := func(context.Context) error {
 		g := r.g.s.gateways[at.Address]
-		if g.life.name != at.Reader.Process || g.life.incarnation != at.Reader.Incarnation {
+		if g.s.omits(readerLife) && g.stream == nil {
+			g.stream = &stream{detach: func() {}, more: make(chan struct{}), done: true} // an empty record gives up whatever it is asked
+		} else if g.life.name != at.Reader.Process || g.life.incarnation != at.Reader.Incarnation {
 			return handoff.Errorf(handoff.CodeStaleIncarnation, "this is another life of the reader")
 		}
 		return fn(g)
@@ -387,8 +392,9 @@ func (r readers) at(ctx context.Context, at steps.ReaderAt, op string, a handoff
 	return r.g.s.call(ctx, r.g.life, at.Address, op, a, ask)
 }
 
-func (r readers) GiveUp(ctx context.Context, at steps.ReaderAt, a handoff.Attempt) (given bool, err error) {
-	err = r.at(ctx, at, "ask-reader", a, func(g *gateway) error {
+func (r readers) GiveUp(ctx context.Context, at steps.ReaderAt, a handoff.Attempt) (bool, error) {
+	var said atomic.Bool
+	err := r.at(ctx, at, "ask-reader", a, func(g *gateway) error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.stream == nil {
@@ -396,8 +402,9 @@ func (r readers) GiveUp(ctx context.Context, at steps.ReaderAt, a handoff.Attemp
 		}
 		fresh := g.stream.reading.State(a) == handoff.ReaderUndecided
 		state := g.stream.reading.GiveUp(a)
-		if given = state == handoff.ReaderGivenUp; given {
-			if end := (steps.Ended{Attempt: a, Reader: g.stream.reader, Code: handoff.CodeEngine.String()}); fresh && !g.s.omits("give-up-is-reported") {
+		said.Store(state == handoff.ReaderGivenUp)
+		if state == handoff.ReaderGivenUp {
+			if end := (steps.Ended{Attempt: a, Reader: g.stream.reader, Code: handoff.CodeEngine.String()}); fresh {
 				// Who asked may be a worker that lost the workflow to another, whose
 				// decode nobody would read: history hears of it too.
 				g.wg.Go(func() { g.insist("stream-ended", a, func() { g.s.history.ended(end) }) })
@@ -410,7 +417,7 @@ func (r readers) GiveUp(ctx context.Context, at steps.ReaderAt, a handoff.Attemp
 		}
 		return nil
 	})
-	return given, err
+	return said.Load(), err
 }
 
 func (r readers) Planned(ctx context.Context, at steps.ReaderAt, p handoff.Plan, route steps.Route, token handoff.Token) error {
@@ -433,10 +440,8 @@ func (r readers) Ended(ctx context.Context, at steps.ReaderAt, a handoff.Attempt
 type placer struct{ g *gateway }
 
 func (p placer) Place(ctx context.Context, _ steps.Input, exclude []handoff.EngineID) (handoff.Seat, handoff.Seat, steps.Route, error) {
-	var all []ledger.Registered
-	err := p.g.s.call(ctx, p.g.life, "r", "list-engines", handoff.Attempt{}, func(ctx context.Context) (err error) {
-		all, err = p.g.s.ledger.Engines(ctx)
-		return err
+	all, err := fetch(ctx, p.g.s, p.g.life, "r", "list-engines", handoff.Attempt{}, func(ctx context.Context) ([]ledger.Registered, error) {
+		return p.g.s.ledger.Engines(ctx)
 	})
 	if err != nil {
 		return handoff.Seat{}, handoff.Seat{}, steps.Route{}, err

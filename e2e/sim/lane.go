@@ -96,6 +96,9 @@ func (w way) Open(ctx context.Context, t transport.Target, sink transport.Sink) 
 // serve is TP's end: it tells what is announced and sealed until the end.
 func (l *lane) serve() {
 	defer func() {
+		for l.busy() { // Destroy comes last, when nothing looks at the memory any more
+			time.Sleep(time.Millisecond / 2)
+		}
 		l.s.lane(l, false)
 		l.reading.Destroy()
 	}()
@@ -201,11 +204,12 @@ func (l *lane) Read(runs []wire.Run) error {
 
 // read copies pieces at TP and sends them.
 func (l *lane) read(ps []uint32) {
+	l.count(1)
+	defer l.count(-1)
 	if err := l.reading.Begin(ps); err != nil {
 		l.send(frame{name: "lane-refused", hand: func() error { return err }})
 		return
 	}
-	l.count(1)
 	time.Sleep(time.Millisecond)
 	var buffer []byte
 	views, err := l.reading.Views(ps, nil, &buffer)
@@ -215,7 +219,6 @@ func (l *lane) read(ps []uint32) {
 		data[i] = slices.Clone(views[i])
 		entries[i] = wire.Entry{Piece: p, Length: l.reading.Length(p), Check: wire.Checksum(data[i])}
 	}
-	l.count(-1)
 	l.reading.Done(len(ps))
 	if err != nil {
 		l.cutOff()
@@ -226,11 +229,18 @@ func (l *lane) read(ps []uint32) {
 		if err != nil {
 			return err
 		}
+		time.Sleep(time.Millisecond) // they land by themselves, whatever happens meanwhile
 		for i := range data {
 			copy(places[i], data[i])
 		}
 		return l.sink.Landed(entries, places)
 	}})
+}
+
+func (l *lane) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reads > 0
 }
 
 func (l *lane) count(n int) {

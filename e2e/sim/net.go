@@ -83,6 +83,22 @@ func (s *Sim) call(ctx context.Context, from *life, to, op string, a handoff.Att
 	return s.ask(ctx, from, to, op, a, false, nil, fn)
 }
 
+// fetch is a call with an answer, which comes or does not: an asker that left
+// shares nothing with what still runs for it.
+func fetch[T any](ctx context.Context, s *Sim, from *life, to, op string, a handoff.Attempt, fn func(context.Context) (T, error)) (out T, err error) {
+	got := make(chan T, 2) // twice at most
+	err = s.call(ctx, from, to, op, a, func(ctx context.Context) error {
+		v, err := fn(ctx)
+		got <- v
+		return err
+	})
+	select {
+	case out = <-got:
+	default:
+	}
+	return out, err
+}
+
 // beside is a call between an engine and the daemon on its own host.
 func (s *Sim) beside(ctx context.Context, from *life, to, op string, a handoff.Attempt, fn func(context.Context) error) error {
 	return s.ask(ctx, from, to, op, a, true, nil, fn)

@@ -40,20 +40,16 @@ func (r remoteEngine) here() *engineSim {
 	return nil
 }
 
-func (r remoteEngine) Reserve(ctx context.Context, q engine.Reservation) (out engine.Reserved, err error) {
-	err = r.s.call(ctx, r.from, r.at, "reserve", q.Plan.Attempt, func(ctx context.Context) (err error) {
-		out, err = r.here().reserve(ctx, q)
-		return err
+func (r remoteEngine) Reserve(ctx context.Context, q engine.Reservation) (engine.Reserved, error) {
+	return fetch(ctx, r.s, r.from, r.at, "reserve", q.Plan.Attempt, func(ctx context.Context) (engine.Reserved, error) {
+		return r.here().reserve(ctx, q)
 	})
-	return out, err
 }
 
-func (r remoteEngine) Prefill(ctx context.Context, q engine.Prefill, opened func(engine.Opened), _ func(uint32)) (out engine.Sealed, err error) {
-	err = r.s.call(ctx, r.from, r.at, "prefill", q.Plan.Attempt, func(ctx context.Context) (err error) {
-		out, err = r.here().prefill(ctx, q, opened)
-		return err
+func (r remoteEngine) Prefill(ctx context.Context, q engine.Prefill, opened func(engine.Opened), _ func(uint32)) (engine.Sealed, error) {
+	return fetch(ctx, r.s, r.from, r.at, "prefill", q.Plan.Attempt, func(ctx context.Context) (engine.Sealed, error) {
+		return r.here().prefill(ctx, q, opened)
 	})
-	return out, err
 }
 
 func (r remoteEngine) Attach(ctx context.Context, p handoff.Plan, token handoff.Token, from uint32, each func(engine.DecodeEvent) error) error {
@@ -86,32 +82,28 @@ type remoteDaemon struct {
 
 func (r remoteDaemon) core() *fence.Core { return r.s.hosts[r.at].core() }
 
-func (r remoteDaemon) Pull(ctx context.Context, q transfer.PullSpec, _ func(transfer.Progress)) (out transfer.PullResult, err error) {
-	err = r.s.call(ctx, r.from, r.at, "pull", q.Plan.Attempt, func(ctx context.Context) error {
+func (r remoteDaemon) Pull(ctx context.Context, q transfer.PullSpec, _ func(transfer.Progress)) (transfer.PullResult, error) {
+	return fetch(ctx, r.s, r.from, r.at, "pull", q.Plan.Attempt, func(ctx context.Context) (transfer.PullResult, error) {
 		run, err := r.s.hosts[r.at].now.Load().puller.Pull(pull.Spec{Plan: q.Plan, Token: q.Token, SourceAddress: q.SourceAddress, Capability: q.Capability})
 		if err != nil {
-			return err
+			return transfer.PullResult{}, err
 		}
 		select {
 		case <-run.Done():
 			p, err := run.Result()
-			out = transfer.PullResult{Bytes: p.Bytes, Pieces: p.Pieces, Lane: p.Lane, Manifest: p.Manifest, Repulled: p.Repulled}
-			return err
+			return transfer.PullResult{Bytes: p.Bytes, Pieces: p.Pieces, Lane: p.Lane, Manifest: p.Manifest, Repulled: p.Repulled}, err
 		case <-ctx.Done():
-			return unavailable("the asker left the pull")
+			return transfer.PullResult{}, unavailable("the asker left the pull")
 		}
 	})
-	return out, err
 }
 
-func (r remoteDaemon) Commit(ctx context.Context, p handoff.Plan, t handoff.Token, _ handoff.OperationID, lease time.Duration) (out transfer.TargetAnswer, err error) {
-	err = r.s.call(ctx, r.from, r.at, "commit", p.Attempt, func(context.Context) error {
+func (r remoteDaemon) Commit(ctx context.Context, p handoff.Plan, t handoff.Token, _ handoff.OperationID, lease time.Duration) (transfer.TargetAnswer, error) {
+	return fetch(ctx, r.s, r.from, r.at, "commit", p.Attempt, func(context.Context) (transfer.TargetAnswer, error) {
 		ans, err := r.core().Commit(p, t, lease)
 		r.s.committed(p.Attempt, r.at, ans, err)
-		out = transfer.TargetAnswer{State: ans.State, Token: ans.Token}
-		return err
+		return transfer.TargetAnswer{State: ans.State, Token: ans.Token}, err
 	})
-	return out, err
 }
 
 func (r remoteDaemon) Undo(ctx context.Context, p handoff.Plan, _ handoff.OperationID, sides transfer.Sides) (transfer.CloseAnswer, error) {
@@ -122,32 +114,28 @@ func (r remoteDaemon) Release(ctx context.Context, p handoff.Plan, _ handoff.Ope
 	return r.close(ctx, "release", p, sides, func() (fence.Closing, error) { return r.core().Release(p, fence.Sides(sides)) })
 }
 
-func (r remoteDaemon) close(ctx context.Context, op string, p handoff.Plan, sides transfer.Sides, do func() (fence.Closing, error)) (out transfer.CloseAnswer, err error) {
+func (r remoteDaemon) close(ctx context.Context, op string, p handoff.Plan, sides transfer.Sides, do func() (fence.Closing, error)) (transfer.CloseAnswer, error) {
 	side := "-target"
 	if sides.Source {
 		side = "-source"
 	}
-	err = r.s.call(ctx, r.from, r.at, op+side, p.Attempt, func(context.Context) error {
+	return fetch(ctx, r.s, r.from, r.at, op+side, p.Attempt, func(context.Context) (transfer.CloseAnswer, error) {
 		c, err := do()
 		if err == nil && sides.Target && c.Target == handoff.TargetClosed {
 			r.s.refused(p.Attempt)
 		}
-		out = transfer.CloseAnswer{Target: c.Target, Source: c.Source, Validated: c.Validated, Drained: c.Drained, Token: c.Token}
-		return err
+		return transfer.CloseAnswer{Target: c.Target, Source: c.Source, Validated: c.Validated, Drained: c.Drained, Token: c.Token}, err
 	})
-	return out, err
 }
 
-func (r remoteDaemon) Renew(ctx context.Context, targets, sources []handoff.Attempt, lease time.Duration) (lost []handoff.Attempt, err error) {
+func (r remoteDaemon) Renew(ctx context.Context, targets, sources []handoff.Attempt, lease time.Duration) ([]handoff.Attempt, error) {
 	var a handoff.Attempt
 	for _, x := range append(targets[:len(targets):len(targets)], sources...) {
 		a = x
 	}
-	err = r.s.call(ctx, r.from, r.at, "renew", a, func(context.Context) (err error) {
-		lost, err = r.core().Renew(targets, sources, lease, 0)
-		return err
+	return fetch(ctx, r.s, r.from, r.at, "renew", a, func(context.Context) ([]handoff.Attempt, error) {
+		return r.core().Renew(targets, sources, lease, 0)
 	})
-	return lost, err
 }
 
 func (r remoteDaemon) Describe(context.Context, bool) (*transferv1.Description, error) {
@@ -173,20 +161,16 @@ func (r remoteLedger) Release(ctx context.Context, e handoff.EngineID, a handoff
 	return r.do(ctx, "unpromise", a, func(ctx context.Context) error { return r.Ledger.Release(ctx, e, a) })
 }
 
-func (r remoteLedger) Renew(ctx context.Context, e handoff.EngineID, as []handoff.Attempt, lease time.Duration) (lost []handoff.Attempt, err error) {
-	err = r.do(ctx, "renew-promise", as[0], func(ctx context.Context) (err error) {
-		lost, err = r.Ledger.Renew(ctx, e, as, lease)
-		return err
+func (r remoteLedger) Renew(ctx context.Context, e handoff.EngineID, as []handoff.Attempt, lease time.Duration) ([]handoff.Attempt, error) {
+	return fetch(ctx, r.s, r.from, "r", "renew-promise", as[0], func(ctx context.Context) ([]handoff.Attempt, error) {
+		return r.Ledger.Renew(ctx, e, as, lease)
 	})
-	return lost, err
 }
 
-func (r remoteLedger) Claim(ctx context.Context, q ledger.ClaimRequest) (out ledger.ClaimAnswer, err error) {
-	err = r.do(ctx, "claim", handoff.Attempt{}, func(ctx context.Context) (err error) {
-		out, err = r.Ledger.Claim(ctx, q)
-		return err
+func (r remoteLedger) Claim(ctx context.Context, q ledger.ClaimRequest) (ledger.ClaimAnswer, error) {
+	return fetch(ctx, r.s, r.from, "r", "claim", handoff.Attempt{}, func(ctx context.Context) (ledger.ClaimAnswer, error) {
+		return r.Ledger.Claim(ctx, q)
 	})
-	return out, err
 }
 
 func (r remoteLedger) Settle(ctx context.Context, q ledger.SettleRequest) error {
@@ -197,12 +181,10 @@ func (r remoteLedger) Unclaim(ctx context.Context, tenant, key string, h handoff
 	return r.do(ctx, "unclaim", handoff.Attempt{}, func(ctx context.Context) error { return r.Ledger.Unclaim(ctx, tenant, key, h) })
 }
 
-func (r remoteLedger) Cancelled(ctx context.Context, h handoff.HandoffID) (gone bool, err error) {
-	err = r.do(ctx, "ask-cancelled", handoff.Attempt{}, func(ctx context.Context) (err error) {
-		gone, err = r.Ledger.Cancelled(ctx, h)
-		return err
+func (r remoteLedger) Cancelled(ctx context.Context, h handoff.HandoffID) (bool, error) {
+	return fetch(ctx, r.s, r.from, "r", "ask-cancelled", handoff.Attempt{}, func(ctx context.Context) (bool, error) {
+		return r.Ledger.Cancelled(ctx, h)
 	})
-	return gone, err
 }
 
 func (r remoteLedger) MarkCancelled(ctx context.Context, h handoff.HandoffID, ttl time.Duration) error {

@@ -74,19 +74,19 @@ type Sim struct {
 	start time.Time
 	more  chan struct{}
 
-	mu      sync.Mutex
-	under   []*message
-	seq     int
-	closed  bool
-	lives   map[string]*life
-	lanes   map[*lane]bool
-	out     Report
-	seen    map[string]bool
-	trace   handoff.Trace
-	timers  []timer
-	told    map[handoff.Attempt]bool // answered closed by TD, for good
-	answers []handoff.Answer
-	skew    time.Duration // of the ledger's clock
+	mu     sync.Mutex
+	under  []*message
+	seq    int
+	closed bool
+	lives  map[string]*life
+	lanes  map[*lane]bool
+	out    Report
+	seen   map[string]bool
+	trace  handoff.Trace
+	timers []timer
+	told   map[handoff.Attempt]bool // answered closed by TD, for good
+	late   map[handoff.Attempt]bool // planned after the cancel was recorded
+	skew   time.Duration            // of the ledger's clock
 
 	held   map[string]time.Time // paused processes
 	cut    map[string]time.Time // one-way partitions, from>to
@@ -119,7 +119,7 @@ func Run(t *testing.T, c Case) (out Report) {
 
 func newSim(c Case) *Sim {
 	s := &Sim{c: c, rng: rand.New(rand.NewPCG(c.Seed, 0x5eed)), lease: handoff.LeaseDefault, start: time.Now(), more: make(chan struct{}, 1),
-		lives: map[string]*life{}, lanes: map[*lane]bool{}, seen: map[string]bool{}, told: map[handoff.Attempt]bool{},
+		lives: map[string]*life{}, lanes: map[*lane]bool{}, seen: map[string]bool{}, told: map[handoff.Attempt]bool{}, late: map[handoff.Attempt]bool{},
 		held: map[string]time.Time{}, cut: map[string]time.Time{}, hosts: map[string]*host{}, gateways: map[string]*gateway{}}
 	s.out.Case, s.out.Reached = c, map[string]int{}
 	s.ledger = memledger.New(func() handoff.Instant {

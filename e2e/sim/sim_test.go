@@ -15,6 +15,7 @@ import (
 var (
 	full    = flag.Bool("sim.full", false, "every fault at every point, then ordered pairs and triples until sim.minutes have passed")
 	minutes = flag.Float64("sim.minutes", 60, "how long sim.full goes on")
+	save    = flag.Bool("sim.save", false, "keep the transcript of a case that fails in testdata")
 	seed    = flag.Uint64("sim.seed", 1, "the seed of everything")
 )
 
@@ -25,7 +26,13 @@ func wantHolds(t *testing.T, c Case) Report {
 	t.Helper()
 	r := Run(t, c)
 	if r.Failed() {
-		t.Errorf("%s\n  %s\nclient %s, workflow %s\ntranscript:\n%s", c, strings.Join(r.Violations, "\n  "), r.Client, r.Outcome, r.Text())
+		t.Errorf("%s\n  %s\n%s", c, strings.Join(r.Violations, "\n  "), file(r))
+		if *save {
+			keep(t, r)
+		}
+		if *save {
+			keep(t, r)
+		}
 	}
 	return r
 }

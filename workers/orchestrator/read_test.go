@@ -88,6 +88,48 @@ func TestADecodeLostBeforeItsFirstTokenIsGivenUpAndReported(t *testing.T) {
 	f.clean()
 }
 
+// A worker that lost the workflow to another may ask, too: what the reader gave
+// up then is lost for the other's decode as well, so history hears of it.
+func TestWhatAReaderGaveUpWhenAskedIsReportedOnce(t *testing.T) {
+	f := gateways(t, "a")
+	reports := make(chan steps.Ended, 2)
+	f.temporal.drive = func(r *durableRun) {
+		in := steps.StepInput{Request: r.in, Reader: steps.ReaderAt{Reader: r.in.Plan.Reader, Address: "a"}}
+		o := f.gate("a")
+		if _, err := o.steps.Transfer(t.Context(), in); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if given, err := o.GiveUp(t.Context(), r.in.Plan.Reader, r.in.Plan.Attempt); err != nil || !given {
+				t.Errorf("%v, %v", given, err)
+			}
+		}
+		reports <- <-r.signals
+		next := in
+		next.Request.Plan.Attempt.Epoch, next.Request.Plan.Attempt.Nonce = 2, 77
+		next.Request.Plan.D, next.Request.Route = f.w.Seat("d2"), f.w.Route("p", "d2")
+		if _, err := o.steps.Transfer(t.Context(), next); err != nil {
+			t.Error(err)
+		}
+		if _, err := o.steps.Commit(t.Context(), next); err != nil {
+			t.Error(err)
+		}
+		reports <- <-r.signals
+		o.steps.ReleaseNow(t.Context(), in.Request)
+		o.steps.UndoReserve(t.Context(), next)
+	}
+	if text, last := read(t, f.submit("a", ask("k"))); text != world.Text || last.Err != nil {
+		t.Errorf("%q, %+v", text, last)
+	}
+	if e := <-reports; e.Code != "engine" || e.Attempt.Epoch != 1 || e.Usage.Completion != 0 {
+		t.Errorf("reported %+v", e)
+	}
+	if e := <-reports; e.Code != "" || e.Attempt.Epoch != 2 {
+		t.Errorf("reported %+v", e)
+	}
+	f.clean()
+}
+
 func TestTheReaderIsToldAsOftenAsYouLikeAndAttachesOnce(t *testing.T) {
 	f := gateways(t, "a")
 	reached, release := f.w.Hold(world.StepToken)

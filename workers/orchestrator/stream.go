@@ -197,6 +197,13 @@ func (s *stream) giveUp(a handoff.Attempt) handoff.ReaderState {
 	return state
 }
 
+// decided says that the fence of a is decided already, either way.
+func (s *stream) decided(a handoff.Attempt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reading.State(a) != handoff.ReaderUndecided
+}
+
 // plan takes the newest planned attempt; older ones count as given up. fresh
 // says that the caller must read it, with detach as the way to end that; a
 // repeat is not fresh.
