@@ -8,7 +8,7 @@ import (
 // TraceEvent is one accepted or refused event of a machine, as a daemon emits
 // it. Names are those of String: a trace can be kept as text. Events that change
 // no state may be left out. From may be empty for what a Step did not do itself
-// (a Tick's expire, whose Code is the cause); a target that a higher epoch's
+// (a Tick's expire, whose Code is the cause of its move); a target that a higher epoch's
 // open superseded needs no event of its own.
 type TraceEvent struct {
 	Node        NodeID
@@ -72,9 +72,9 @@ func (t *Trace) Add(e TraceEvent) error {
 	}
 	if e.From == "" {
 		e.From = was
-		if e.Event == TargetExpire.String() {
-			e.Code = ""
-		}
+	}
+	if e.Event == TargetExpire.String() && e.To != e.From {
+		e.Code = "" // the cause of an expiry that a Tick did, no refusal
 	}
 	if e.Event == TargetSupersede.String() && e.To == was {
 		e.From = was // told after its open had been

@@ -46,6 +46,17 @@ func TestTheMachinesTracesAreValid(t *testing.T) {
 	}
 }
 
+// Daemons name what an expiry ended, and its cause as the code.
+func TestAnExpiryThatNamesWhatItEndedIsAPath(t *testing.T) {
+	a := testPlan(1, 1).Attempt
+	var trace Trace
+	for _, e := range []TraceEvent{{"p", 1, "source", a, "open", "unknown", "opened", ""}, {"p", 1, "source", a, "expire", "opened", "closed", "lease_expired"}, {"p", 1, "source", a, "undo", "closed", "closed", ""}} {
+		if err := trace.Add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestTracesThatCannotHaveHappenedAreRefused(t *testing.T) {
 	a, b := testPlan(1, 1).Attempt, testPlan(2, 2).Attempt
 	ev := func(a Attempt, event, from, to, code string) TraceEvent {

@@ -172,7 +172,7 @@ func (e *engineSim) told(n fence.Notice) {
 	begin := d.state == handoff.TargetCommitted && !d.begun
 	d.begun = d.begun || begin
 	d.drained = d.drained || n.Drained && d.state.Final()
-	gone := (d.drained || d.state.Final() && e.s.omits(drainTarget)) && d.blocks != nil
+	gone := d.drained && d.blocks != nil
 	e.touch()
 	e.mu.Unlock()
 	if begin {
@@ -191,7 +191,7 @@ func (e *engineSim) freeTarget(a handoff.Attempt, d *decode) {
 	e.give(bs)
 	e.slots[d.slot] = false
 	e.mu.Unlock()
-	if att != nil && !e.s.omits(drainTarget) {
+	if att != nil {
 		e.s.must(e.h.core().FreedTarget(att, a), "freed target")
 	}
 }

@@ -191,6 +191,9 @@ func (l *lane) Name() string { return "sim" }
 // Source implements transport.Lane.
 func (l *lane) Source() wire.Source { return l.source }
 
+// Streams implements transport.Lane.
+func (l *lane) Streams() int { return 1 }
+
 // Read implements transport.Lane.
 func (l *lane) Read(runs []wire.Run) error {
 	var ps []uint32

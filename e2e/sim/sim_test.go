@@ -26,7 +26,7 @@ func wantHolds(t *testing.T, c Case) Report {
 	t.Helper()
 	r := Run(t, c)
 	if r.Failed() {
-		t.Errorf("%s\n  %s\n%s", c, strings.Join(r.Violations, "\n  "), file(r))
+		t.Errorf("%s\n  %s\n%s", c, strings.Join(r.Violations, "\n  "), file(r)+transcript(r))
 		if *save {
 			keep(t, r)
 		}
