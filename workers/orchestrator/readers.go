@@ -49,11 +49,11 @@ func (o *Orchestrator) GiveUp(_ context.Context, reader handoff.Reader, a handof
 		// A stream that was forgotten may have delivered: nothing can be said.
 		return false, handoff.Errorf(handoff.CodeGone, "no stream of %s is read here", a.Handoff)
 	}
-	decided := s.decided(a)
+	fenced := s.fenced(a)
 	switch s.giveUp(a) {
 	case handoff.ReaderGivenUp:
 		o.steps.Attempts.Unkeep(a) // it renews the decode lease no more
-		if !decided {
+		if !fenced {
 			// Who asked may be a worker that lost the workflow to another, which
 			// has committed a since: history must hear that nobody will read it.
 			end := s.report(a)

@@ -197,8 +197,8 @@ func (s *stream) giveUp(a handoff.Attempt) handoff.ReaderState {
 	return state
 }
 
-// decided says that the fence of a is decided already, either way.
-func (s *stream) decided(a handoff.Attempt) bool {
+// fenced says that the reader has decided about a already, either way.
+func (s *stream) fenced(a handoff.Attempt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reading.State(a) != handoff.ReaderUndecided
