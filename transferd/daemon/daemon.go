@@ -106,7 +106,9 @@ func (d *Daemon) listen() (err error) {
 	d.core = fence.New(fence.Config{Node: cfg.Node, Incarnation: st.Incarnation, Lease: cfg.Lease, QuarantineMax: cfg.QuarantineMax,
 		Retention: cfg.Retention, Awaited: st.Engines, Trace: d.hub.Publish})
 	if cfg.TraceFile != "" {
-		if d.waitTrace, err = d.hub.WriteFile(cfg.TraceFile, d.stopTrace); err != nil {
+		if d.waitTrace, err = d.hub.WriteFile(cfg.TraceFile, d.stopTrace, func(err error) {
+			cfg.Log.Error("the trace file ends here: it cannot be written", "file", cfg.TraceFile, "error", err)
+		}); err != nil {
 			d.waitTrace = func() error { return nil }
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/fence"
+	"github.com/surehand/surehand/transferd/internal/native"
 )
 
 // timeout of everything that a scraper does.
@@ -83,14 +86,11 @@ type Server struct {
 	server   *http.Server
 }
 
-// Listen opens a loopback address.
+// Listen opens a loopback address, or unix:///path, a socket of mode 0600.
 func Listen(address string, core *fence.Core) (*Server, error) {
-	l, err := net.Listen("tcp", address)
+	l, err := listen(address)
 	if err != nil {
 		return nil, fmt.Errorf("metrics address: %w", err)
-	}
-	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
-		return nil, errors.Join(fmt.Errorf("metrics address %s is not loopback", l.Addr()), l.Close())
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{core}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -107,8 +107,34 @@ func Listen(address string, core *fence.Core) (*Server, error) {
 	return &Server{listener: l, server: &http.Server{Handler: mux, ReadHeaderTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout, MaxHeaderBytes: 16 << 10}}, nil
 }
 
+func listen(address string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		l, err := native.ListenPrivate(path)
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		return nil, errors.Join(fmt.Errorf("%s is not loopback", l.Addr()), l.Close())
+	}
+	return l, nil
+}
+
 // Address is the address that is really listened on.
-func (s *Server) Address() string { return s.listener.Addr().String() }
+func (s *Server) Address() string {
+	if s.listener.Addr().Network() == "unix" {
+		return "unix://" + s.listener.Addr().String()
+	}
+	return s.listener.Addr().String()
+}
 
 // Serve serves until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {

@@ -116,8 +116,9 @@ type line struct {
 }
 
 // WriteFile appends events to path until stop is closed; it subscribes before it
-// returns. The wait function gives the first error of writing.
-func (h *Hub) WriteFile(path string, stop <-chan struct{}) (wait func() error, err error) {
+// returns. The wait function gives the first error of writing, which broke tells as
+// soon as it happens: a disk that is full ends the file, never the daemon.
+func (h *Hub) WriteFile(path string, stop <-chan struct{}, broke func(error)) (wait func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -127,6 +128,10 @@ func (h *Hub) WriteFile(path string, stop <-chan struct{}) (wait func() error, e
 	go func() {
 		w := bufio.NewWriter(f)
 		err := h.copyEvents(w, events, stop, leave)
+		if err != nil {
+			leave()
+			broke(err)
+		}
 		result <- errors.Join(err, w.Flush(), f.Close())
 	}()
 	return func() error { return <-result }, nil

@@ -41,15 +41,23 @@ const example = `  # two daemons of one machine, plaintext on loopback
   transferd --node d7 --data /var/lib/transferd --peer 10.0.0.7:7401 --control 10.0.0.7:7501 \
     --tls-cert d7.pem --tls-key d7.key --tls-ca ca.pem --trust-domain kv.example --metrics 127.0.0.1:9401
 
-  # flags may stand in a file or in the environment
-  SUREHAND_TRANSFERD_NODE=p0 transferd --config /etc/surehand/transferd.yaml`
+  # flags may stand in a file or in the environment; flags win over it, it over the file
+  SUREHAND_TRANSFERD_NODE=p0 transferd --config /etc/surehand/transferd.yaml
+
+  # is it up, and does it serve; what does this host have; how fast are its lanes
+  curl --unix-socket /run/transferd/health.sock http://transferd/readyz
+  transferd topo
+  transferd bench`
 
 func command() *cobra.Command {
 	v := viper.New()
 	cmd := &cobra.Command{
-		Use:           "transferd",
-		Short:         "Owns and moves the KV memory of one host's engines",
-		Example:       example,
+		Use:     "transferd",
+		Short:   "Owns and moves the KV memory of one host's engines",
+		Example: example,
+		Long: "Owns what may be read and written in the KV memory of one host's engines, and moves the bytes\n" +
+			"between hosts. It runs, and refuses, without Temporal and Redis. When it serves it prints one line\n" +
+			"of JSON with its addresses; a SIGTERM lets what runs end within a lease.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -69,7 +77,7 @@ func command() *cobra.Command {
 	f.String("control", "", "unix:///path or host:port of the control side (default: unix://DATA/control.sock)")
 	f.String("peer", "127.0.0.1:0", "host:port of the peer side")
 	f.String("advertise", "", "host:port by which other daemons reach the peer side (default: what it listens on)")
-	f.String("metrics", "", "loopback host:port of /metrics, /healthz and /readyz")
+	f.String("metrics", "", "loopback host:port, or unix:///path, of /metrics, /healthz and /readyz")
 	f.String("cuda", "libcuda.so.1", "CUDA driver library, for engines with device memory; empty: none. A host without it loses nothing else")
 	f.Duration("lease", handoff.LeaseDefault, "lease of targets and sources")
 	f.Duration("progress-deadline", handoff.ProgressDeadline, "how long a pull may go without a new byte")
