@@ -99,3 +99,23 @@ func refused(t *testing.T, args []string) (string, error) {
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
+
+// The example that the systemd unit reads names flags that there are.
+func TestTheExampleOfTheFileNamesFlags(t *testing.T) {
+	text, err := os.ReadFile("../../../deploy/systemd/transferd.yaml")
+	check(t, err)
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		key, _, ok := strings.Cut(line, ":")
+		if !ok || strings.HasPrefix(key, "#") {
+			continue
+		}
+		n++
+		if command().Flags().Lookup(key) == nil {
+			t.Errorf("%s is no flag", key)
+		}
+	}
+	if n < 5 {
+		t.Fatal(n)
+	}
+}
