@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/surehand/surehand/e2e/fault"
@@ -30,7 +31,7 @@ func (d *demo) connector(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ask := traffic.Ask{Model: vllmenv.Served, Prompt: question.Prompt + "Once more.", MaxTokens: question.Tokens}
+	ask := traffic.Ask{Model: vllmenv.Served, Prompt: "Once more: " + strings.Repeat(sentence, 10), MaxTokens: question.Tokens}
 	want := traffic.NewClient(address(d.rig.Plain.URL)).Send(ctx, ask)
 	if err := want.Whole(); err != nil {
 		return fmt.Errorf("one engine alone: %w", err)
@@ -44,7 +45,7 @@ func (d *demo) connector(ctx context.Context) (err error) {
 		return d.lapse(ctx, f, at, engines["p1"].URL)
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %+v", err, struck.Answer)
+		return fmt.Errorf("%w: %w", err, struck.Whole())
 	}
 	switch {
 	case struck.Whole() == nil:

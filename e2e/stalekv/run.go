@@ -32,8 +32,10 @@ var (
 	ErrNotExplained = errors.New("the history does not say why")
 )
 
+const sentence = "It is a truth universally acknowledged, that a single man in possession of a good fortune. "
+
 // question is what the client asks. Its prompt is three whole blocks of P and a bit.
-var question = pair.Ask{Prompt: strings.Repeat("It is a truth universally acknowledged, that a single man in possession of a good fortune. ", 18), Tokens: 12}
+var question = pair.Ask{Prompt: strings.Repeat(sentence, 18), Tokens: 12}
 
 // Run provokes the failure on one pair without and with Surehand, and then on
 // engines with Surehand's own connector. It tells on out what came of it. nil: the
@@ -88,12 +90,6 @@ func (d *demo) stock(ctx context.Context, want pair.Answer) error {
 		return err
 	}
 	d.say("stock vLLM + NIXL:      %s", got)
-	c, err := pair.Look(ctx, d.rig.P.URL)
-	if err != nil {
-		return err
-	}
-	d.say("                        P counted %.0f lapsed leases and %.0f fetches after the lapse; the client was told nothing",
-		c.Sum(pair.Expired, "", ""), c.Sum(pair.TooLate, "", ""))
 	if !got.Ended() || slices.Equal(got.Tokens, want.Tokens) {
 		return ErrNotProvoked
 	}
@@ -105,6 +101,12 @@ func (d *demo) stock(ctx context.Context, want pair.Answer) error {
 	if again.Ended() && !slices.Equal(again.Tokens, want.Tokens) {
 		d.say("                        D kept what it fetched in its prefix cache, and serves it to whoever asks the same")
 	}
+	c, err := pair.Look(ctx, d.rig.P.URL)
+	if err != nil {
+		return err
+	}
+	d.say("                        P counted %.0f lapsed leases and %.0f fetches after the lapse; its clients were told nothing",
+		c.Sum(pair.Expired, "", ""), c.Sum(pair.TooLate, "", ""))
 	return nil
 }
 
@@ -127,14 +129,23 @@ func (d *demo) surehand(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := <-provoked; err != nil {
-		return fmt.Errorf("the hold in front of D: %w", err)
+	select {
+	case err := <-provoked:
+		if err != nil {
+			return fmt.Errorf("the hold in front of D: %w", err)
+		}
+	default:
+		return fmt.Errorf("D was never asked, so nothing was held: %s", got)
 	}
 	d.say("Surehand, same engines: %s", got)
 	if got.Handoff == "" {
 		return ErrNotRefused
 	}
-	return errors.Join(verdict(got, want), d.drawn(ctx, d.rig.Fleet, got.Handoff))
+	explained := d.drawn(ctx, d.rig.Fleet, got.Handoff)
+	if err := verdict(got, want); err != nil {
+		return err
+	}
+	return explained
 }
 
 func verdict(got, want pair.Answer) error {
