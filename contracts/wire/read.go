@@ -125,19 +125,27 @@ type Pull struct {
 
 // AppendPull writes a PULL; the capability has at most capability.MaxBytes.
 func AppendPull(b []byte, p Pull) []byte {
-	return appendFrame(b, KindPull, func(b []byte) []byte {
-		b = appendAttempt(b, p.Attempt)
-		level := byte(0)
-		if p.Unchecked {
-			level = 1
-		}
-		b = append(b, level)
-		b = binary.LittleEndian.AppendUint16(b, uint16(len(p.Capability)))
-		return append(b, p.Capability...)
-	})
+	return appendFrame(b, KindPull, func(b []byte) []byte { return appendPull(b, p) })
 }
 
-// ParsePull reads a PULL.
+func appendPull(b []byte, p Pull) []byte {
+	b = appendAttempt(b, p.Attempt)
+	level := byte(0)
+	if p.Unchecked {
+		level = 1
+	}
+	b = append(b, level)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(p.Capability)))
+	return append(b, p.Capability...)
+}
+
+// AppendJoin writes a JOIN: one more connection of the pull of the same attempt and
+// capability, with the same level.
+func AppendJoin(b []byte, p Pull) []byte {
+	return appendFrame(b, KindJoin, func(b []byte) []byte { return appendPull(b, p) })
+}
+
+// ParsePull reads a PULL or a JOIN.
 func ParsePull(b []byte) (Pull, error) {
 	c := fields.Cursor{Bytes: b}
 	p := Pull{Attempt: takeAttempt(&c)}

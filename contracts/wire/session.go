@@ -121,6 +121,9 @@ func AppendFinish(b []byte, g handoff.GrantID) []byte { return appendGrant(b, Ki
 // and that no frame of it follows on this connection.
 func AppendFinished(b []byte, g handoff.GrantID) []byte { return appendGrant(b, KindFinished, g) }
 
+// AppendJoined writes a JOINED: the connection carries reads of that grant now.
+func AppendJoined(b []byte, g handoff.GrantID) []byte { return appendGrant(b, KindJoined, g) }
+
 // AppendCancel writes a CANCEL: the reader stopped before the end.
 func AppendCancel(b []byte, g handoff.GrantID) []byte { return appendGrant(b, KindCancel, g) }
 
@@ -128,7 +131,7 @@ func appendGrant(b []byte, k Kind, g handoff.GrantID) []byte {
 	return appendFrame(b, k, func(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, uint64(g)) })
 }
 
-// ParseGrant reads the payload of a FINISH, FINISHED or CANCEL.
+// ParseGrant reads the payload of a FINISH, FINISHED, JOINED or CANCEL.
 func ParseGrant(k Kind, p []byte) (handoff.GrantID, error) {
 	c := fields.Cursor{Bytes: p}
 	g := handoff.GrantID(c.Uint64())

@@ -18,6 +18,9 @@
 //	FINISH (I read no more)          ──▶     TP closes the source
 //	                                 ◀── FINISHED: nothing of this attempt follows
 //
+// More connections may JOIN the pull (attempt, capability; JOINED answers) and carry
+// READ and DATA beside it, up to a FINISH of their own. They end with the pull.
+//
 // After FINISHED the connection serves the next PULL; after every other end of an
 // attempt it is destroyed.
 // PING renews the grant's lease at TP and is answered by PONG. CANCEL says that
@@ -38,8 +41,8 @@ const (
 	HeaderBytes = 16
 	// Version of this protocol; another is refused, both ways, before anything of it
 	// is understood. Version 2 added FINISHED and the level of a PULL, version 3 the
-	// layout of a SOURCE.
-	Version = 3
+	// layout of a SOURCE, version 4 JOIN.
+	Version = 4
 	// MaxRuns bounds the runs of one READY or READ.
 	MaxRuns = 4096
 	// MaxBatchPieces and MaxBatchBytes bound the pieces of one DATA frame.
@@ -71,6 +74,8 @@ const (
 	KindPong
 	KindError
 	KindFinished
+	KindJoin
+	KindJoined
 	kindEnd
 )
 
@@ -94,6 +99,8 @@ var kinds = [kindEnd]struct {
 	KindPong:     {"pong", 16},
 	KindError:    {"error", 2 * 256},
 	KindFinished: {"finished", 8},
+	KindJoin:     {"join", 256 + capability.MaxBytes},
+	KindJoined:   {"joined", 8},
 }
 
 func (k Kind) String() string {

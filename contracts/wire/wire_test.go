@@ -38,6 +38,8 @@ var cases = []struct {
 	{KindAnswer, AppendAnswer(nil, Answer{11, handoff.Errorf(handoff.CodeClosed, "gone")}), Answer{11, handoff.Errorf(handoff.CodeClosed, "gone")}, func(p []byte) (any, error) { return ParseAnswer(p) }},
 	{KindFinish, AppendFinish(nil, 7), handoff.GrantID(7), func(p []byte) (any, error) { return ParseGrant(KindFinish, p) }},
 	{KindFinished, AppendFinished(nil, 7), handoff.GrantID(7), func(p []byte) (any, error) { return ParseGrant(KindFinished, p) }},
+	{KindJoin, AppendJoin(nil, Pull{attempt, true, []byte("cap")}), Pull{attempt, true, []byte("cap")}, func(p []byte) (any, error) { return ParsePull(p) }},
+	{KindJoined, AppendJoined(nil, 7), handoff.GrantID(7), func(p []byte) (any, error) { return ParseGrant(KindJoined, p) }},
 	{KindCancel, AppendCancel(nil, 7), handoff.GrantID(7), func(p []byte) (any, error) { return ParseGrant(KindCancel, p) }},
 	{KindPing, AppendPing(nil, Ping{1, 6000}), Ping{1, 6000}, func(p []byte) (any, error) { return ParsePing(p) }},
 	{KindPong, AppendPong(nil, Pong{1, handoff.SourceSealed}), Pong{1, handoff.SourceSealed}, func(p []byte) (any, error) { return ParsePong(p) }},

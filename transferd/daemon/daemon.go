@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -45,12 +46,19 @@ type Config struct {
 	ProgressDeadline time.Duration
 	Retention        time.Duration
 	QuarantineMax    uint64
+	Streams          int         // connections that one pull may use side by side; 0: DefaultStreams()
+	StreamBytes      uint64      // what a pull must move for each of them but the first; 0: 8 MiB
 	Unchecked        bool        // transfers may ask for no checksums: one trust domain
 	TLS              *tls.Config // of the peer side, both ways, and of the control side; nil: loopback only
 	CUDA             string      // the driver library; empty: no device memory
 	ControlTLS       *tls.Config // of the control side; nil: TLS
 	Log              *slog.Logger
 }
+
+// DefaultStreams is for a host that shares its cores with engines: one connection
+// for two of them, at most four. Over loopback a second one gains nothing; between
+// hosts each has a window and, under TLS, a core of its own.
+func DefaultStreams() int { return min(max(runtime.GOMAXPROCS(0)/2, 1), 4) }
 
 // Daemon is a running transferd.
 type Daemon struct {
@@ -119,7 +127,11 @@ func (d *Daemon) listen() (err error) {
 	if d.peers, err = tcp.Listen(cfg.Peer, tcp.ServerConfig{Core: d.core, Unchecked: cfg.Unchecked, TLS: cfg.TLS, Log: cfg.Log}); err != nil {
 		return err
 	}
-	d.dialler = &tcp.Opener{Node: cfg.Node, Incarnation: st.Incarnation, Lease: d.core.Lease(), TLS: cfg.TLS}
+	streams := cfg.Streams
+	if streams == 0 {
+		streams = DefaultStreams()
+	}
+	d.dialler = &tcp.Opener{Node: cfg.Node, Incarnation: st.Incarnation, Lease: d.core.Lease(), Streams: streams, StreamBytes: cfg.StreamBytes, TLS: cfg.TLS}
 	d.puller = pull.New(pull.Config{Core: d.core, Unchecked: cfg.Unchecked, ProgressDeadline: cfg.ProgressDeadline, Log: cfg.Log,
 		Transports: []transport.Transport{&local.Opener{Core: d.core}, d.dialler}})
 	if d.engines, err = session.Listen(cfg.EngineSocket, session.Config{Core: d.core, PeerAddress: d.PeerAddress(), Log: cfg.Log, Remember: st.SetEngines, CUDA: driver(cfg)}); err != nil {

@@ -17,8 +17,9 @@ var memoryKinds = map[string]func() (*client.Memory, error){
 
 // lanes give the host of P and of D.
 var lanes = map[string]func(t *testing.T) (ph, dh *host){
-	"local": func(t *testing.T) (*host, *host) { h := startHost(t, "tp"); return h, h },
-	"tcp":   func(t *testing.T) (*host, *host) { return startHost(t, "tp"), startHost(t, "td") },
+	"local":             func(t *testing.T) (*host, *host) { h := startHost(t, "tp"); return h, h },
+	"tcp":               func(t *testing.T) (*host, *host) { return startHost(t, "tp"), startHost(t, "td") },
+	"tcp, four streams": func(t *testing.T) (*host, *host) { return startHost(t, "tp"), startHost(t, "td", streams(4)) },
 	"tls": func(t *testing.T) (*host, *host) {
 		m, _ := securePair(t)
 		return m.ph, m.dh

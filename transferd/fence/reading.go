@@ -27,8 +27,10 @@ type Reading struct {
 	stopped chan struct{} // closed once no read may begin any more
 	ended   chan struct{} // closed by Destroy
 
-	pending []wire.Run // announced and not yet taken; guarded by core.mu
-	stuck   bool       // a copy failed that may still read the memory; guarded by core.mu
+	pending []wire.Run    // announced and not yet taken; guarded by core.mu
+	joined  int           // connections beside the first one; guarded by core.mu
+	alone   chan struct{} // closed once none of them is left, while Destroy waits for it
+	stuck   bool          // a copy failed that may still read the memory; guarded by core.mu
 }
 
 // Holder is who presents a capability, as its connection proved.
@@ -364,9 +366,64 @@ func (r *Reading) Finish() error {
 	return r.core.stepSource(handoff.SourceInput{Event: handoff.SourceFinish, Attempt: r.attempt, Grant: r.grant}).Err()
 }
 
+// MaxJoined bounds the connections of one reading beside the first one.
+const MaxJoined = 16
+
+// Join lets one more connection of the same holder read, until leave is called. It
+// presents the capability as the first one did, and ends with it: nothing of it
+// begins once Stopped is closed.
+func (c *Core) Join(a handoff.Attempt, token []byte, h Holder) (r *Reading, leave func(), err error) {
+	right, err := capability.Verify(c.key, token, capability.Presented{Attempt: a, Source: c.cfg.Node, Incarnation: c.cfg.Incarnation, Holder: h.Node, Now: c.now()})
+	c.enter()
+	defer c.leave()
+	if err != nil {
+		c.emit(Event{Machine: "source", Attempt: a, Name: "admit", Code: handoff.CodeOf(err)})
+		return nil, nil, c.refused(err)
+	}
+	s, l := c.sources.Get(a), c.lent[a]
+	switch {
+	case s == nil || l == nil || l.reading == nil || isClosed(l.reading.stopped):
+		return nil, nil, c.refused(handoff.Errorf(handoff.CodeNotReady, "nobody reads this source: a pull comes first"))
+	case s.Grant != right.Grant:
+		return nil, nil, c.refused(handoff.Errorf(handoff.CodeStaleToken, "the capability is of another grant"))
+	case s.Plan.D.Incarnation != h.Incarnation:
+		return nil, nil, c.refused(handoff.Errorf(handoff.CodeStaleIncarnation, "the plan's D is in its life %d, this is %d", s.Plan.D.Incarnation, h.Incarnation))
+	case l.reading.joined >= MaxJoined:
+		return nil, nil, c.refused(handoff.Errorf(handoff.CodeCapacity, "%d connections read this source", MaxJoined+1))
+	}
+	r = l.reading
+	r.joined++
+	return r, r.left, nil
+}
+
+func (r *Reading) left() {
+	r.core.enter()
+	defer r.core.leave()
+	if r.joined--; r.joined == 0 && r.alone != nil {
+		close(r.alone)
+	}
+}
+
+// desert stops the reading and waits until no other connection is left in it.
+func (r *Reading) desert() {
+	r.core.enter()
+	r.stop()
+	var wait chan struct{}
+	if r.joined > 0 && r.alone == nil {
+		r.alone = make(chan struct{})
+		wait = r.alone
+	}
+	r.core.leave()
+	if wait != nil {
+		<-wait
+	}
+}
+
 // Destroy says that the connection is gone and that nothing of it looks at the
-// memory any more. It comes last, from the goroutine that read.
+// memory any more; it waits for those that joined. It comes last, from the
+// goroutine that read.
 func (r *Reading) Destroy() {
+	r.desert()
 	c := r.core
 	c.enter()
 	defer c.leave()
@@ -374,7 +431,6 @@ func (r *Reading) Destroy() {
 		return
 	}
 	close(r.ended)
-	r.stop()
 	if r.source.reading == r {
 		r.source.reading = nil
 	}

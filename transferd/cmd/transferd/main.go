@@ -82,6 +82,7 @@ func command() *cobra.Command {
 	f.Duration("lease", handoff.LeaseDefault, "lease of targets and sources")
 	f.Duration("progress-deadline", handoff.ProgressDeadline, "how long a pull may go without a new byte")
 	f.Uint64("quarantine-bytes", 0, "per engine, bytes that may be quarantined before opens are refused (default: a quarter of its segment)")
+	f.Int("tcp-streams", daemon.DefaultStreams(), "connections that one large pull may use side by side")
 	f.Bool("allow-unchecked", false, "let transfers ask for no checksums: only inside one trust domain, over lanes that check by themselves")
 	f.String("trace", "", "file to which every transition is appended as a JSON line")
 	f.Bool("audit", false, "log a line for each grant, refusal, revocation and commit; metadata only")
@@ -163,7 +164,7 @@ func config(v *viper.Viper, errOut io.Writer) (daemon.Config, error) {
 	cfg := daemon.Config{
 		Node: handoff.NodeID(v.GetString("node")), Data: data, EngineSocket: v.GetString("engine-socket"),
 		Control: v.GetString("control"), Peer: v.GetString("peer"), Advertise: v.GetString("advertise"), Metrics: v.GetString("metrics"), TraceFile: v.GetString("trace"), CUDA: v.GetString("cuda"),
-		Lease: v.GetDuration("lease"), ProgressDeadline: v.GetDuration("progress-deadline"), QuarantineMax: v.GetUint64("quarantine-bytes"), Unchecked: v.GetBool("allow-unchecked"),
+		Lease: v.GetDuration("lease"), ProgressDeadline: v.GetDuration("progress-deadline"), Streams: v.GetInt("tcp-streams"), QuarantineMax: v.GetUint64("quarantine-bytes"), Unchecked: v.GetBool("allow-unchecked"),
 		Log: slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: level})),
 	}
 	if err := mutualTLS(v, &cfg); err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,11 @@ type Opener struct {
 	Incarnation handoff.Incarnation
 	Lease       time.Duration // asked for with each ping
 	TLS         *tls.Config   // nil: plaintext, to loopback only
+	// Streams is how many connections one pull may use side by side, 0 and 1: one.
+	Streams int
+	// StreamBytes is how much a pull must move for each connection but the first: a
+	// small one is over before another has joined. 0: 8 MiB.
+	StreamBytes uint64
 
 	idle pool
 }
@@ -62,7 +68,7 @@ func (o *Opener) Open(ctx context.Context, t transport.Target, sink transport.Si
 }
 
 func (o *Opener) open(ctx context.Context, t transport.Target, sink transport.Sink, k key, kept *connection) (*lane, error) {
-	l := &lane{sink: sink, lease: o.Lease, pool: &o.idle, key: k, connection: kept}
+	l := &lane{sink: sink, lease: o.Lease, pool: &o.idle, key: k, reader: reader{connection: kept}}
 	if kept == nil {
 		conn, err := o.dial(ctx, t)
 		if err != nil {
@@ -87,7 +93,8 @@ func (o *Opener) open(ctx context.Context, t transport.Target, sink transport.Si
 		}
 		return nil, err
 	}
-	l.lastByte = time.Now()
+	l.touch()
+	l.branch(o, t)
 	return l, nil
 }
 
@@ -123,31 +130,39 @@ func (o *Opener) dial(ctx context.Context, t transport.Target) (net.Conn, error)
 	return secure, nil
 }
 
-// lane is TD's side of one connection while it serves one attempt.
-type lane struct {
+// reader is one connection that brings pieces.
+type reader struct {
 	*connection
-	pool   *pool
-	key    key
-	sink   transport.Sink
-	source wire.Source
-	lease  time.Duration
-
-	outstanding uint64 // pieces asked for and not here
-	lastByte    time.Time
-	sequence    atomic.Uint64
-
-	last     sync.Mutex // held while a ping or the last word is written
-	finished bool       // the last word was said; guarded by last
+	outstanding atomic.Int64 // pieces asked for and not here
 
 	entries []wire.Entry
 	places  [][]byte
 	scratch [][]byte
 }
 
+// lane is TD's side of one attempt: a connection that also brings news and answers,
+// and those that joined it.
+type lane struct {
+	reader
+	pool   *pool
+	key    key
+	sink   transport.Sink
+	source wire.Source
+	lease  time.Duration
+
+	lastByte atomic.Int64 // when, over any connection, in nanoseconds
+	sequence atomic.Uint64
+
+	last     sync.Mutex // held while a ping or the last word is written
+	finished bool       // the last word was said; guarded by last
+
+	branches
+}
+
 // begin greets, over a new connection, and learns what there is to read.
 func (l *lane) begin(o *Opener, t transport.Target, fresh bool) error {
 	if fresh {
-		if err := l.greet(o, t); err != nil {
+		if err := greet(l.stream, o, t); err != nil {
 			return err
 		}
 	}
@@ -164,12 +179,12 @@ func (l *lane) begin(o *Opener, t transport.Target, fresh bool) error {
 }
 
 // greet says who dials and whom it means.
-func (l *lane) greet(o *Opener, t transport.Target) error {
+func greet(st *stream, o *Opener, t transport.Target) error {
 	hello := wire.Hello{From: o.Node, FromIncarnation: o.Incarnation, To: t.Node, ToIncarnation: t.Instance}
-	if err := l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendHello(b, hello) }); err != nil {
+	if err := st.write(writeTimeout, func(b []byte) []byte { return wire.AppendHello(b, hello) }); err != nil {
 		return err
 	}
-	p, err := l.stream.expect(wire.KindHelloOK)
+	p, err := st.expect(wire.KindHelloOK)
 	if err != nil {
 		return err
 	}
@@ -185,16 +200,20 @@ func (l *lane) greet(o *Opener, t transport.Target) error {
 
 func (l *lane) Name() string        { return "tcp" }
 func (l *lane) Source() wire.Source { return l.source }
-func (l *lane) Streams() int        { return 1 }
 
+// touch says that a byte came, or that it is waited for from now on.
+func (l *lane) touch() { l.lastByte.Store(time.Now().UnixNano()) }
+
+// Read asks over the connection on which the least is outstanding.
 func (l *lane) Read(runs []wire.Run) error {
-	if l.outstanding == 0 {
-		l.lastByte = time.Now() // the deadline for a first byte begins with the asking
+	r, total := l.idlest()
+	if total == 0 {
+		l.touch() // the deadline for a first byte begins with the asking
 	}
-	for _, r := range runs {
-		l.outstanding += uint64(r.Count)
+	for _, run := range runs {
+		r.outstanding.Add(int64(run.Count))
 	}
-	return l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendRuns(b, wire.KindRead, runs) })
+	return l.because(r.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendRuns(b, wire.KindRead, runs) }))
 }
 
 func (l *lane) Ask(q wire.Question) error {
@@ -215,19 +234,12 @@ func (l *lane) Ping() error {
 // Step reads one frame. While pieces are outstanding only their bytes count as
 // progress; else any frame does, and TP answers pings.
 func (l *lane) Step(deadline time.Duration) error {
-	from := time.Now()
-	if l.outstanding > 0 {
-		from = l.lastByte
-	}
-	if err := l.stream.conn.SetReadDeadline(from.Add(deadline)); err != nil {
-		return broken(err)
-	}
-	h, err := l.stream.next()
+	h, err := l.await(deadline)
 	if err != nil {
-		return err
+		return l.because(err)
 	}
 	if h.Kind == wire.KindData {
-		return l.data(h.Length, deadline)
+		return l.because(l.data(&l.reader, h.Length, deadline))
 	}
 	if h.Kind == wire.KindSealed && h.Length != wire.SealedBytes(l.source.Shape.Pieces()) {
 		return handoff.Errorf(handoff.CodeMismatch, "a manifest of %d bytes for %d pieces", h.Length, l.source.Shape.Pieces())
@@ -237,6 +249,25 @@ func (l *lane) Step(deadline time.Duration) error {
 		return err
 	}
 	return l.frame(h.Kind, p)
+}
+
+// await waits for a header. Bytes over any other connection put the deadline off.
+func (l *lane) await(deadline time.Duration) (wire.Header, error) {
+	began := time.Now()
+	for {
+		from := began
+		if _, total := l.idlest(); total > 0 {
+			from = time.Unix(0, l.lastByte.Load())
+		}
+		if err := l.stream.conn.SetReadDeadline(from.Add(deadline)); err != nil {
+			return wire.Header{}, broken(err)
+		}
+		_, err := l.stream.reader.Peek(wire.HeaderBytes)
+		if errors.Is(err, os.ErrDeadlineExceeded) && time.Unix(0, l.lastByte.Load()).Add(deadline).After(time.Now()) {
+			continue
+		}
+		return l.stream.next()
+	}
 }
 
 func (l *lane) frame(k wire.Kind, p []byte) error {
@@ -273,11 +304,11 @@ func (l *lane) frame(k wire.Kind, p []byte) error {
 }
 
 // data reads one batch straight into place.
-func (l *lane) data(length uint32, deadline time.Duration) error {
+func (l *lane) data(r *reader, length uint32, deadline time.Duration) error {
 	if length < wire.DataCountBytes {
 		return handoff.Errorf(handoff.CodeInvalid, "malformed data")
 	}
-	count, err := l.stream.payload(wire.DataCountBytes)
+	count, err := r.stream.payload(wire.DataCountBytes)
 	if err != nil {
 		return err
 	}
@@ -285,33 +316,34 @@ func (l *lane) data(length uint32, deadline time.Duration) error {
 	if err != nil {
 		return err
 	}
-	table, err := l.stream.payload(uint32(n))
+	table, err := r.stream.payload(uint32(n))
 	if err != nil {
 		return err
 	}
-	if l.entries, err = wire.ParseTable(l.entries, table, length); err != nil {
+	if r.entries, err = wire.ParseTable(r.entries, table, length); err != nil {
 		return err
 	}
-	if l.places, err = l.sink.Places(l.entries, l.places[:0]); err != nil {
+	if r.places, err = l.sink.Places(r.entries, r.places[:0]); err != nil {
 		return err
 	}
-	l.scratch = append(l.scratch[:0], l.places...)
-	err = l.stream.readInto(l.scratch, func() error {
-		l.lastByte = time.Now()
-		return l.stream.conn.SetReadDeadline(l.lastByte.Add(deadline))
+	r.scratch = append(r.scratch[:0], r.places...)
+	err = r.stream.readInto(r.scratch, func() error {
+		l.touch()
+		return r.stream.conn.SetReadDeadline(time.Now().Add(deadline))
 	})
 	if err != nil {
 		return err
 	}
-	l.lastByte = time.Now()
-	l.outstanding -= min(l.outstanding, uint64(len(l.entries)))
-	return l.sink.Landed(l.entries, l.places)
+	l.touch()
+	r.outstanding.Add(-min(r.outstanding.Load(), int64(len(r.entries))))
+	return l.sink.Landed(r.entries, r.places)
 }
 
 func (l *lane) Finish() error {
 	l.last.Lock()
 	defer l.last.Unlock()
 	l.finished = true
+	l.part(l.source.Grant)
 	return l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendFinish(b, l.source.Grant) })
 }
 
@@ -323,17 +355,21 @@ func (l *lane) Interrupt() {
 		_ = l.stream.write(cancelTimeout, func(b []byte) []byte { return wire.AppendCancel(b, l.source.Grant) })
 	}
 	l.stream.close()
+	l.cut()
 }
 
 // Close keeps the connection when TP says that the attempt is over and nothing
 // that was asked for is missing; else it destroys it. Either way nothing can land
-// any more: the only goroutine that read into the target's memory is the caller.
+// any more: those that read into the target's memory are the caller and the
+// goroutines of the connections that joined, which have ended then.
 func (l *lane) Close() {
-	if l.finished && l.outstanding == 0 && l.farewell() == nil {
+	if l.finished && l.outstanding.Load() == 0 && l.farewell() == nil {
 		l.pool.put(l.key, l.connection)
-		return
+	} else {
+		l.stream.close()
+		l.cut()
 	}
-	l.stream.close()
+	l.joined.Wait()
 }
 
 // farewell reads up to FINISHED. Closing earlier, with bytes unread, would reset

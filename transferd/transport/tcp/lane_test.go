@@ -73,7 +73,7 @@ func play(t *testing.T, text []byte) (*sink, error) {
 		s.memory[i] = backing[i*64 : (i+1)*64 : (i+1)*64]
 	}
 	guard := backing[4*64:]
-	l := &lane{connection: &connection{stream: st}, sink: s, source: wire.Source{Grant: 1, Shape: shape}}
+	l := &lane{reader: reader{connection: &connection{stream: st}}, sink: s, source: wire.Source{Grant: 1, Shape: shape}}
 	for err == nil {
 		err = l.Step(time.Second)
 	}

@@ -38,6 +38,7 @@ type served struct {
 	lease   time.Duration
 	// unchecked: no checksum is taken, for nobody looks at it.
 	unchecked bool
+	joined    bool // beside another connection that tells the news and answers
 	jobs      chan job
 	gone      chan struct{} // the peer is gone or said its last word
 
@@ -55,13 +56,12 @@ type served struct {
 // When it returns no goroutine of it looks at the source's memory or uses the
 // connection. A finished one is whole: it may serve another attempt. Every other
 // end destroys it.
-func serveReading(st *stream, reading *fence.Reading, lease time.Duration, unchecked bool) (finished bool, err error) {
-	c := &served{stream: st, reading: reading, lease: lease, unchecked: unchecked, jobs: make(chan job, maxJobs), gone: make(chan struct{})}
+func serveReading(st *stream, reading *fence.Reading, lease time.Duration, unchecked, joined bool) (finished bool, err error) {
+	c := &served{stream: st, reading: reading, lease: lease, unchecked: unchecked, joined: joined, jobs: make(chan job, maxJobs), gone: make(chan struct{})}
 	if err := st.conn.SetDeadline(time.Time{}); err != nil {
 		return false, err
 	}
-	first := wire.Source{Grant: reading.Grant(), State: reading.State(), Shape: reading.Shape(), Layout: reading.Layout()}
-	if err := st.write(writeTimeout, func(b []byte) []byte { return wire.AppendSource(b, first) }); err != nil {
+	if err := st.write(writeTimeout, c.greeting); err != nil {
 		return false, err
 	}
 	var wg sync.WaitGroup
@@ -88,14 +88,24 @@ func serveReading(st *stream, reading *fence.Reading, lease time.Duration, unche
 	return false, errors.Join(err, readErr)
 }
 
+func (c *served) greeting(b []byte) []byte {
+	r := c.reading
+	if c.joined {
+		return wire.AppendJoined(b, r.Grant())
+	}
+	return wire.AppendSource(b, wire.Source{Grant: r.Grant(), State: r.State(), Shape: r.Shape(), Layout: r.Layout()})
+}
+
 var errGone = errors.New("the peer is gone")
 
 // receive reads requests until the peer's last word. Silence for a lease is a
-// dead peer: a live one pings.
+// dead peer: a live one pings, on its first connection, with which the others end.
 func (c *served) receive() error {
 	for {
-		if err := c.stream.conn.SetReadDeadline(time.Now().Add(max(c.lease, helloTimeout))); err != nil {
-			return broken(err)
+		if !c.joined {
+			if err := c.stream.conn.SetReadDeadline(time.Now().Add(max(c.lease, helloTimeout))); err != nil {
+				return broken(err)
+			}
 		}
 		h, err := c.stream.next()
 		if err != nil {
@@ -119,6 +129,9 @@ func (c *served) request(h wire.Header) (j job, last bool, err error) {
 	case wire.KindRead, wire.KindQuestion, wire.KindPing, wire.KindFinish, wire.KindCancel:
 	default:
 		return j, true, handoff.Errorf(handoff.CodeInvalid, "%s is not a request", h.Kind)
+	}
+	if c.joined && h.Kind != wire.KindRead && h.Kind != wire.KindFinish && h.Kind != wire.KindCancel {
+		return j, true, handoff.Errorf(handoff.CodeInvalid, "%s on a connection that joined another", h.Kind)
 	}
 	p, err := c.stream.payload(h.Length)
 	if err != nil {
@@ -147,6 +160,9 @@ func (c *served) request(h wire.Header) (j job, last bool, err error) {
 			return j, true, err
 		}
 		c.finished.Store(true)
+		if c.joined {
+			return j, true, nil // the first connection says it for the source
+		}
 		return j, true, c.reading.Finish()
 	}
 	return j, false, err
@@ -174,7 +190,10 @@ func (c *served) revoke(over <-chan struct{}) {
 
 // send answers requests and tells news until the source or the peer is over.
 func (c *served) send() error {
-	if err := c.news(); err != nil {
+	changed := c.reading.Changed()
+	if c.joined {
+		changed = nil
+	} else if err := c.news(); err != nil {
 		return err
 	}
 	for {
@@ -183,11 +202,14 @@ func (c *served) send() error {
 			if err := c.do(j); err != nil {
 				return err
 			}
-		case <-c.reading.Changed():
+		case <-changed:
 			if err := c.news(); err != nil {
 				return err
 			}
 		case <-c.reading.Stopped():
+			if c.joined {
+				c.hearOut()
+			}
 			if c.finished.Load() {
 				return errGone // it was closed by its reader's own word
 			}
@@ -195,6 +217,17 @@ func (c *served) send() error {
 		case <-c.gone:
 			return errGone
 		}
+	}
+}
+
+// hearOut waits for the last word of a connection whose source its reader closed by
+// another: the two may cross.
+func (c *served) hearOut() {
+	wait := time.NewTimer(revokeGrace)
+	defer wait.Stop()
+	select {
+	case <-c.gone:
+	case <-wait.C:
 	}
 }
 

@@ -141,20 +141,20 @@ func (s *Server) serve(ctx context.Context, c net.Conn) error {
 	}
 	holder, err := s.greet(st, name)
 	for err == nil {
-		err = s.pull(ctx, st, holder)
+		err = s.attempt(ctx, st, holder)
 	}
 	return err
 }
 
-// pull serves one attempt. The connection is of use afterwards only if it gives
-// no error.
-func (s *Server) pull(ctx context.Context, st *stream, h fence.Holder) error {
-	reading, asked, err := s.admit(ctx, st, h)
+// attempt serves one attempt, or joins one. The connection is of use afterwards
+// only if it gives no error.
+func (s *Server) attempt(ctx context.Context, st *stream, h fence.Holder) error {
+	reading, asked, leave, err := s.admit(ctx, st, h)
 	if err != nil {
 		return s.refuse(st, err)
 	}
-	finished, err := serveReading(st, reading, s.cfg.Core.Lease(), asked.Unchecked && s.cfg.Unchecked)
-	reading.Destroy() // nothing of this connection looks at the memory any more, nor can ask to
+	finished, err := serveReading(st, reading, s.cfg.Core.Lease(), asked.Unchecked && s.cfg.Unchecked, asked.joins)
+	leave() // nothing of this connection looks at the memory any more, nor can ask to
 	if !finished {
 		return err
 	}
@@ -192,36 +192,54 @@ func (s *Server) greet(st *stream, name handoff.NodeID) (fence.Holder, error) {
 		st.write(writeTimeout, func(b []byte) []byte { return wire.AppendHelloOK(b, ok) })
 }
 
-// admit checks the peer's capability and waits for the source.
-func (s *Server) admit(ctx context.Context, st *stream, h fence.Holder) (*fence.Reading, wire.Pull, error) {
-	p, err := st.expect(wire.KindPull)
+// asked is what a connection is used for.
+type asked struct {
+	wire.Pull
+	joins bool
+}
+
+// admit checks the peer's capability and waits for the source, or joins who reads it.
+func (s *Server) admit(ctx context.Context, st *stream, h fence.Holder) (reading *fence.Reading, a asked, leave func(), err error) {
+	k, p, err := st.either(wire.KindPull, wire.KindJoin)
 	if err != nil {
-		return nil, wire.Pull{}, err
+		return nil, a, nil, err
 	}
-	pull, err := wire.ParsePull(p)
-	if err != nil {
-		return nil, pull, err
+	if a.Pull, err = wire.ParsePull(p); err != nil {
+		return nil, a, nil, err
 	}
-	reading, err := s.cfg.Core.Admit(ctx, pull.Attempt, pull.Capability, h)
-	return reading, pull, err
+	if k == wire.KindJoin {
+		a.joins = true
+		reading, leave, err = s.cfg.Core.Join(a.Attempt, a.Capability, h)
+		return reading, a, leave, err
+	}
+	if reading, err = s.cfg.Core.Admit(ctx, a.Attempt, a.Capability, h); err != nil {
+		return nil, a, nil, err
+	}
+	return reading, a, reading.Destroy, nil
 }
 
 // expect reads the one kind of frame that may come now.
 func (s *stream) expect(k wire.Kind) ([]byte, error) {
+	_, p, err := s.either(k, k)
+	return p, err
+}
+
+// either reads one of the two kinds of frames that may come now.
+func (s *stream) either(k, l wire.Kind) (wire.Kind, []byte, error) {
 	h, err := s.next()
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	if h.Kind != k && h.Kind != wire.KindError {
-		return nil, handoff.Errorf(handoff.CodeInvalid, "%s instead of %s", h.Kind, k)
+	if h.Kind != k && h.Kind != l && h.Kind != wire.KindError {
+		return 0, nil, handoff.Errorf(handoff.CodeInvalid, "%s instead of %s", h.Kind, k)
 	}
 	p, err := s.payload(h.Length)
-	if err != nil || h.Kind == k {
-		return p, err
+	if err != nil || h.Kind != wire.KindError {
+		return h.Kind, p, err
 	}
 	refusal, err := wire.ParseError(p)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	return nil, refusal
+	return 0, nil, refusal
 }
