@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fault"
 	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
@@ -73,7 +74,7 @@ func TestAClientGoesOnWhereItStoppedWhoeverDied(t *testing.T) {
 	other := ask
 	other.Prompt += "and more"
 	if a := s.g1().Send(ctx, other); a.Status != 409 {
-		t.Errorf("another body under the key: %s", verdict(a))
+		t.Errorf("another body under the key: %s", chaos.Verdict(a))
 	}
 	if p := fault.Prefilled(s.Since(m)); len(p) > 0 {
 		t.Errorf("what was kept was computed again: %v", p)

@@ -210,8 +210,9 @@ func (o *Orchestrator) readerInput(ctx context.Context, r Request, st steps.Stat
 func (o *Orchestrator) adoptAs(s *stream, in steps.Input, me handoff.Reader) (release func()) {
 	s.mu.Lock()
 	lookup := s.abandoned
-	if s.loaded = nil; in.Journal && o.cfg.Journal != nil {
-		s.loaded = make(chan struct{})
+	s.loaded, s.broken = nil, true // told at once: the plan may come before anything else
+	if in.Journal && o.cfg.Journal != nil {
+		s.loaded, s.broken = make(chan struct{}), false
 	}
 	s.mu.Unlock()
 	o.adopt(s, in, me)
@@ -226,7 +227,7 @@ func (o *Orchestrator) withdraw(s *stream, in steps.Input) {
 	o.bodies.drop(in.Plan.Attempt.Handoff)
 	o.hub.unnamed(in.Plan.Attempt.Handoff, s)
 	s.mu.Lock()
-	s.role = roleNone
+	s.role, s.broken = roleNone, false
 	s.in.Plan = handoff.Plan{}
 	s.mu.Unlock()
 }

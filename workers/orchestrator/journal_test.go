@@ -34,7 +34,10 @@ func journalled(t *testing.T, names ...string) (*fleetOf, *miniredis.Miniredis) 
 	for _, n := range names {
 		f.add(n, shared)
 	}
-	f.temporal.drive = func(r *durableRun) { handle(f.temporal, worker)(r) }
+	f.temporal.drive = func(r *durableRun) {
+		soon(func() bool { _, err := check.Body(context.Background(), "t", r.in.Plan.Attempt.Handoff); return err == nil })
+		handle(f.temporal, worker)(r)
+	}
 	f.temporal.reads = func(r *durableRun, at steps.ReaderAt) {
 		f.temporal.mu.Lock()
 		token, in := r.token, r.in
@@ -44,6 +47,13 @@ func journalled(t *testing.T, names ...string) (*fleetOf, *miniredis.Miniredis) 
 		}
 	}
 	return f, store
+}
+
+func codeOf(e Event) handoff.Code {
+	if e.Err == nil {
+		return handoff.CodeNone
+	}
+	return e.Err.Code
 }
 
 func kept(key string) Request {
@@ -166,7 +176,7 @@ func TestWhatWasNotKeptIsGone(t *testing.T) {
 	fo.Close()
 	b := f.attach("b", fo.Handoff(), From{Position: 3, Epoch: 1})
 	release()
-	if e, err := b.Next(t.Context()); err != nil || handoff.CodeOf(e.Err) != handoff.CodeGone {
+	if e, err := b.Next(t.Context()); err != nil || codeOf(e) != handoff.CodeGone {
 		t.Fatalf("%+v %v", e, err)
 	}
 	b.Close()
@@ -186,7 +196,7 @@ func TestAPositionThatIsNoneIsRefused(t *testing.T) {
 	read(t, fo)
 	b := f.attach("a", fo.Handoff(), From{Position: 99, Epoch: 1})
 	defer b.Close()
-	if e, err := b.Next(t.Context()); err != nil || handoff.CodeOf(e.Err) != handoff.CodeGone {
+	if e, err := b.Next(t.Context()); err != nil || codeOf(e) != handoff.CodeGone {
 		t.Fatalf("%+v %v", e, err)
 	}
 }
@@ -221,7 +231,7 @@ func TestAReaderThatWasPassedOverShowsNothingMore(t *testing.T) {
 	}
 	release()
 	e, err := fo.Next(t.Context())
-	if err != nil || handoff.CodeOf(e.Err) != handoff.CodeStreamBroken || !strings.Contains(e.Err.Detail, "another gateway") {
+	if err != nil || codeOf(e) != handoff.CodeStreamBroken || !strings.Contains(e.Err.Detail, "another gateway") {
 		t.Fatalf("after %q: %+v %v", text, e, err)
 	}
 	fo.Close()
