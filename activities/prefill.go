@@ -27,11 +27,15 @@ func (s *Steps) prefill(ctx context.Context, a *attempt, in steps.StepInput) (st
 		if err != nil {
 			return steps.Output{}, err
 		}
+		answered, err := s.answered(ctx, r)
+		if err != nil {
+			return steps.Output{}, err
+		}
 		p, err := s.Engines.Engine(r.Route.P.Engine)
 		if err != nil {
 			return steps.Output{}, err
 		}
-		sealed, err := p.Prefill(ctx, engine.Prefill{Plan: r.Plan, Prompt: body.Prompt, Sampling: sampling(r.Sampling, body),
+		sealed, err := p.Prefill(ctx, engine.Prefill{Plan: r.Plan, Prompt: body.Prompt, Answered: answered, Sampling: sampling(r, body),
 			TenantSalt: body.salt(r.Tenant), Lease: r.Lease}, func(o engine.Opened) {
 			s.Attempts.open(a, opened{capability: o.Capability, address: o.SourceAddress, tokens: o.PromptTokens})
 		}, nil)

@@ -42,7 +42,7 @@ func (s *Steps) reserve(ctx context.Context, a *attempt, in steps.StepInput) (st
 		if err != nil {
 			return steps.Output{}, err
 		}
-		got, err := d.Reserve(ctx, engine.Reservation{Plan: r.Plan, PromptTokens: r.PromptTokens, Prompt: body.Prompt, Sampling: sampling(r.Sampling, body),
+		got, err := d.Reserve(ctx, engine.Reservation{Plan: r.Plan, PromptTokens: r.PromptTokens, Prompt: body.Prompt, Sampling: sampling(r, body),
 			TenantSalt: body.salt(r.Tenant), Lease: r.Lease, Revision: r.Revision})
 		if err != nil {
 			return steps.Output{}, err
@@ -61,6 +61,22 @@ func (s *Steps) reserve(ctx context.Context, a *attempt, in steps.StepInput) (st
 	})
 }
 
-func sampling(s steps.Sampling, b Body) engine.Sampling {
-	return engine.Sampling{Temperature: s.Temperature, TopP: s.TopP, Seed: s.Seed, MaxTokens: s.MaxTokens, Stop: b.Stop}
+func sampling(in steps.Input, b Body) engine.Sampling {
+	s := in.Sampling
+	out := engine.Sampling{Temperature: s.Temperature, TopP: s.TopP, Seed: s.Seed, MaxTokens: s.MaxTokens, Stop: b.Stop}
+	if in.Resumed != nil {
+		out.Drawn = in.Resumed.Position
+	}
+	return out
+}
+
+// answered is what of the answer stands before a resume; nothing without one.
+func (s *Steps) answered(ctx context.Context, in steps.Input) ([]byte, error) {
+	if in.Resumed == nil {
+		return nil, nil
+	}
+	if s.Delivered == nil {
+		return nil, handoff.Errorf(handoff.CodeGone, "nobody here keeps what was delivered")
+	}
+	return s.Delivered(ctx, in)
 }

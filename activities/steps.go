@@ -91,6 +91,8 @@ type Steps struct {
 	// SerialBelow is the prompt length, in tokens, below which the pull starts
 	// only once the prefill is sealed: short prompts lose by overlap.
 	SerialBelow uint32
+	// Delivered finds the tokens that were delivered before a resume, as text.
+	Delivered func(context.Context, steps.Input) ([]byte, error)
 	// Local says whether a reader is this very process.
 	Local func(steps.ReaderAt) bool
 }

@@ -40,6 +40,11 @@ func (r *run) input(cmd handoff.Command) steps.StepInput {
 	in.Request.Plan = cmd.Plan
 	in.Request.Route = r.routes[cmd.Plan.Attempt.Epoch]
 	in.Request.Route.Why = nil // told once, where the plan stands
+	if r.resumed != nil && (cmd.Step == handoff.StepPlace || cmd.Plan.Attempt.Epoch > r.resumed.From) {
+		in.Request.Resumed = r.resumed
+		in.Request.PromptTokens += r.resumed.Position
+		in.Request.Sampling.MaxTokens -= min(in.Request.Sampling.MaxTokens-1, r.resumed.Position)
+	}
 	return in
 }
 

@@ -38,10 +38,12 @@ type run struct {
 	watched bool // the decode is watched
 	settled bool
 	toldEnd handoff.Reader
+	since   time.Time      // the present way to a first token began
+	resumed *steps.Resumed // the last one
 }
 
 func newRun(ctx workflow.Context, in steps.Input) *run {
-	r := &run{in: in, root: ctx, began: workflow.GetInfo(ctx).WorkflowStartTime, room: maxSpanBytes, first: in.Plan.Attempt.Epoch,
+	r := &run{in: in, root: ctx, began: workflow.GetInfo(ctx).WorkflowStartTime, since: workflow.GetInfo(ctx).WorkflowStartTime, room: maxSpanBytes, first: in.Plan.Attempt.Epoch,
 		routes: map[handoff.Epoch]steps.Route{in.Plan.Attempt.Epoch: in.Route}, tokens: map[handoff.Epoch]handoff.Token{},
 		reader: steps.ReaderAt{Reader: in.Plan.Reader, Address: in.ReaderAddress}, hush: func() {}}
 	r.coord = handoff.NewCoordinator(in.Plan, handoff.Policy{MaxEpochs: in.MaxEpochs, Detach: in.Record == steps.RecordHandoff})
@@ -122,11 +124,15 @@ func (r *run) streamEnded(e steps.Ended) {
 	if e.Code != "" {
 		code = handoff.ParseCode(e.Code)
 	}
-	if code != handoff.CodeNone && e.Usage.Completion == 0 && code.Advice() == handoff.NewEpoch {
+	if code != handoff.CodeNone && (e.Usage.Completion == 0 || e.Lost) && code.Advice() == handoff.NewEpoch {
 		r.decoded(e)
 		r.coord.StreamLost(e.Reader, code, steps.Clip(e.Detail))
 		r.avoid(r.coord.Plan().D.Engine)
 		r.stop()
+		return
+	}
+	if e.Resumed != nil && r.in.Resume == steps.ResumeReplay && r.coord.Outcome() == nil {
+		r.resume(e, code)
 		return
 	}
 	if r.coord.Outcome() == nil {
@@ -134,6 +140,17 @@ func (r *run) streamEnded(e steps.Ended) {
 		r.decoded(e)
 	}
 	r.coord.StreamEnded(code, steps.Clip(e.Detail))
+}
+
+// resume goes on behind what was delivered, under another epoch. The record of
+// it is in history: in the reader's report, and in the input of what follows.
+func (r *run) resume(e steps.Ended, code handoff.Code) {
+	r.decoded(e)
+	r.resumed = &steps.Resumed{From: e.Attempt.Epoch, Position: e.Resumed.Position}
+	r.since, r.expired = workflow.Now(r.root), false
+	r.coord.StreamResumes(e.Reader, code, steps.Clip(e.Detail))
+	r.avoid(r.coord.Plan().D.Engine)
+	r.stop()
 }
 
 // decoded puts the stream on the time line, from the commit on.
@@ -193,14 +210,14 @@ func (r *run) onTheWay() bool {
 
 // left is what remains of the way to the first token, whichever worker asks.
 func (r *run) left(ctx workflow.Context) time.Duration {
-	return max(leftMin, r.in.Deadline-workflow.Now(ctx).Sub(r.began))
+	return max(leftMin, r.in.Deadline-workflow.Now(ctx).Sub(r.since))
 }
 
 func (r *run) state() steps.State {
 	p := r.coord.Plan()
 	s := steps.State{Phase: r.coord.Phase(), Epoch: p.Attempt.Epoch, Prefill: p.P.Engine, Decode: p.D.Engine,
 		Reader: r.reader.Reader, Address: r.reader.Address, Plan: p, Route: r.routes[p.Attempt.Epoch], Spans: r.spans, Bytes: r.bytes, Input: r.in}
-	s.Input.Route.Why = nil
+	s.Input.Route.Why, s.Input.Resumed = nil, r.resumed
 	if o := r.coord.Outcome(); o != nil {
 		out := r.outcome()
 		out.Spans = nil

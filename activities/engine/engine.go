@@ -80,6 +80,9 @@ type Sampling struct {
 	Seed        uint64
 	MaxTokens   uint32 // at least 1
 	Stop        []string
+	// Drawn is how many tokens of this answer were drawn before, by another
+	// attempt: the draws go on behind them, as one run of the seed would.
+	Drawn uint32
 }
 
 // Reservation asks D for room.
@@ -104,6 +107,7 @@ type Reserved struct {
 type Prefill struct {
 	Plan       handoff.Plan
 	Prompt     []byte // never logged
+	Answered   []byte // the text of Sampling.Drawn tokens that follow it; never logged
 	Sampling   Sampling
 	TenantSalt string // prefixes are shared under the same salt only; empty: not at all
 	Lease      time.Duration

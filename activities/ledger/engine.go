@@ -41,6 +41,7 @@ type Engine struct {
 	MaxTokens              uint32              `json:"max_tokens"`                // context length
 	PrefillTokensPerSecond float64             `json:"prefill_tokens_per_second"` // measured; 0: unknown
 	Tokenizes              bool                `json:"tokenizes,omitempty"`       // its prompts are counted by itself
+	Resumes                bool                `json:"resumes,omitempty"`         // rebuilds an answer's state from its tokens (engine.Sampling.Drawn)
 	Cordoned               bool                `json:"cordoned"`                  // takes nothing new
 	Load                   *Load               `json:"load,omitempty"`            // nil: unknown, never idle
 }

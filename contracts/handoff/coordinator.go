@@ -26,6 +26,8 @@ type Coordinator struct {
 	asked     Verdict
 	asking    Reader // whom the last question went to
 	askedOf   Reader // who answered
+	delivered bool   // an earlier epoch's tokens are with the client: whatever comes, the key is spent
+	resumed   Epoch  // the last epoch that broke after its first token
 	cancelled bool
 	committed bool
 	outcome   *Outcome
@@ -181,11 +183,16 @@ func (c *Coordinator) sawCommit() {
 }
 
 func (c *Coordinator) closeWith(o Outcome) {
+	o.Committed = o.Committed || c.delivered
 	c.outcome = &o
 	c.phase = PhaseClosing
 }
 
 func (c *Coordinator) end(o Outcome) {
+	if c.delivered && o.Code != CodeNone {
+		c.endResumed(o)
+		return
+	}
 	c.closeWith(o)
 	if o.Committed {
 		return

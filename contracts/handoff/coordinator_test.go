@@ -14,7 +14,7 @@ func TestArbitraryResultsEndTheHandoff(t *testing.T) {
 		reader := Reader{"g", 1, 1}
 		c.NameReader(reader)
 		pending := c.Commands()
-		proved := false
+		proved, delivered := false, false
 		for range 400 {
 			if c.Ended() {
 				break
@@ -25,6 +25,11 @@ func TestArbitraryResultsEndTheHandoff(t *testing.T) {
 			case 1:
 				c.StreamLost(c.Reader(), CodeEngine, "")
 				proved = proved || c.Phase() == PhasePlacing
+			case 4:
+				if p := c.Phase(); c.Outcome() == nil && (p == PhaseDecoding || p == PhaseFencing && rnd.Intn(4) == 0) {
+					c.StreamResumes(c.Reader(), CodeEngine, "")
+					delivered, proved = true, proved || c.Phase() == PhasePlacing
+				}
 			case 2:
 				if rnd.Intn(10) == 0 {
 					c.Cancel()
@@ -60,6 +65,8 @@ func TestArbitraryResultsEndTheHandoff(t *testing.T) {
 			t.Fatalf("seed %d: ended while %v is awaited", seed, pending)
 		case c.Outcome() == nil:
 			t.Fatalf("seed %d: no outcome", seed)
+		case delivered && !c.Outcome().Committed:
+			t.Fatalf("seed %d: a key whose client has tokens is free again", seed)
 		}
 	}
 }

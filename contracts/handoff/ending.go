@@ -30,6 +30,28 @@ func (c *Coordinator) StreamEnded(code Code, detail string) {
 	c.release(StepUndoTransfer, StepUndoPrefill, StepUndoReserve)
 }
 
+// StreamResumes is the reader's report that D's stream broke after tokens of it
+// were delivered, that the reader delivers no more of the attempt, and that its
+// client asked to go on under another epoch with an explicit resume record (S2,
+// S10). The reader's word closes the attempt as in StreamLost; the key is spent.
+func (c *Coordinator) StreamResumes(by Reader, code Code, detail string) {
+	if c.outcome != nil || c.phase == PhasePlacing {
+		return
+	}
+	c.delivered, c.resumed = true, c.plan.Attempt.Epoch
+	c.StreamLost(by, code, detail)
+}
+
+// endResumed ends a stream that could not go on: broken, after what was
+// delivered, and everything released.
+func (c *Coordinator) endResumed(o Outcome) {
+	if o.Code != CodeCancelled && o.Code != CodeOutcomeUnknown && o.Code != CodeReset {
+		o.Code, o.Detail = CodeStreamBroken, "not resumed: "+o.Detail
+	}
+	c.closeWith(o)
+	c.release(StepUndoTransfer, StepUndoPrefill, StepUndoReserve)
+}
+
 // StreamLost is the reader's report that D's stream broke before the first
 // token, and that the reader gave the attempt up: rule 5(c) proves it closed,
 // whatever became of D or of a commit on its way, so another epoch may be planned.

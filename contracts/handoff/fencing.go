@@ -69,7 +69,7 @@ func (c *Coordinator) ask() {
 // givesUp says that no other epoch would follow even a proved closure.
 func (c *Coordinator) givesUp() bool {
 	a := c.failure.Code.Advice()
-	return a == GiveUp || a == CallOperator || c.plan.Attempt.Epoch >= c.Policy.MaxEpochs
+	return a == GiveUp || a == CallOperator || c.plan.Attempt.Epoch >= min(c.resumed+c.Policy.MaxEpochs, MaxEpoch)
 }
 
 // next plans another epoch, or ends with the failure.

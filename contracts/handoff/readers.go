@@ -62,6 +62,17 @@ func (r *Reading) GiveUp(a Attempt) ReaderState {
 	return ReaderGivenUp
 }
 
+// Resume gives up an attempt whose bytes were delivered, at the end of what was:
+// not one more of it will be, and the client is told so before it gets a byte of
+// the next one. False when a was not being delivered, or it cannot be recorded.
+func (r *Reading) Resume(a Attempt) bool {
+	if r.delivering == nil || *r.delivering != a || !r.set(a, ReaderGivenUp) {
+		return false
+	}
+	r.delivering = nil
+	return true
+}
+
 // State tells what was decided about a.
 func (r *Reading) State(a Attempt) ReaderState {
 	if s := r.state[a]; s != ReaderUndecided {

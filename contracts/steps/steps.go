@@ -113,6 +113,8 @@ type Input struct {
 	Window        time.Duration `json:"window"` // of the idempotency key
 	MaxEpochs     handoff.Epoch `json:"max_epochs,omitempty"`
 	NoAttributes  bool          `json:"no_attributes,omitempty"` // the namespace has no search attributes of ours
+	Resume        string        `json:"resume,omitempty"`        // ResumeReplay: go on after D's death under another epoch
+	Resumed       *Resumed      `json:"resumed,omitempty"`       // of an epoch that does so
 	Journal       bool          `json:"journal,omitempty"`       // delivered tokens are kept for a while, for clients that come back
 }
 
@@ -162,9 +164,26 @@ type Ended struct {
 	Usage   Usage           `json:"usage"`
 	Attempt handoff.Attempt `json:"attempt"`
 	Reader  handoff.Reader  `json:"reader"` // who reports; another than history names decides nothing
+	// Lost: the reader gave the attempt up before it delivered any of it, be there
+	// tokens of an earlier epoch.
+	Lost bool `json:"lost,omitempty"`
+	// Resumed asks for another epoch behind the tokens that were delivered; the
+	// reader delivers no more of the attempt.
+	Resumed *Resumed `json:"resumed,omitempty"`
 	// Since the submit, at its gateway.
 	FirstToken int64 `json:"first_token_us,omitempty"`
 	LastToken  int64 `json:"last_token_us,omitempty"`
+}
+
+// ResumeReplay has a stream whose D died go on: the next epoch's prompt is the
+// prompt and the tokens that were delivered.
+const ResumeReplay = "replay"
+
+// Resumed is the resume record: what follows position was sampled by another
+// epoch than what stands before it.
+type Resumed struct {
+	From     handoff.Epoch `json:"from"`     // whose decode broke
+	Position uint32        `json:"position"` // of the first token of the next one
 }
 
 // Usage counts tokens by how their state came to D (S12).

@@ -14,6 +14,13 @@ type Failure struct {
 	Position                            *uint32
 }
 
+// Resumed is a resume record.
+type Resumed struct {
+	From     int `json:"from_epoch"`
+	To       int `json:"to_epoch"`
+	Position int `json:"position"`
+}
+
 // Usage tells how each prompt token's state came to D.
 type Usage struct{ Prompt, Completion, Direct, Cached, Recomputed int }
 
@@ -26,6 +33,7 @@ type Answer struct {
 	Pieces  int
 	Finish  string
 	Usage   Usage
+	Resumed []Resumed
 	LastID  string   // of the last event that had one
 	Done    bool     // [DONE] came, and nothing after it
 	Failure *Failure // a typed refusal; nil: none

@@ -11,15 +11,17 @@ import (
 
 // Ask is one request. The zero value of a field leaves it out.
 type Ask struct {
-	Model     string
-	Prompt    string
-	MaxTokens int
-	Chat      bool
-	Whole     bool // one JSON answer in place of a stream
-	Seed      int
+	Model       string
+	Prompt      string
+	MaxTokens   int
+	Chat        bool
+	Whole       bool // one JSON answer in place of a stream
+	Seed        int
+	Temperature float64
 
 	Key, Tenant     string
 	APIKey          string // as a bearer token
+	Resume          bool   // go on after D's death
 	Journal         bool   // keep the answer for a client that comes back
 	LastID          string // where it stopped, when it does
 	Prefill, Decode string // engines chosen by the caller
@@ -58,7 +60,7 @@ func (a Ask) path() string {
 }
 
 func (a Ask) request(ctx context.Context, base string) (*http.Request, error) {
-	b := body{Model: a.Model, MaxTokens: a.MaxTokens, Seed: a.Seed, Stream: !a.Whole}
+	b := body{Model: a.Model, Temperature: a.Temperature, MaxTokens: a.MaxTokens, Seed: a.Seed, Stream: !a.Whole}
 	if a.Chat {
 		b.Messages = []message{{"user", a.Prompt}}
 	} else {
@@ -78,6 +80,9 @@ func (a Ask) headers() map[string]string {
 	h := map[string]string{"Idempotency-Key": a.Key, "X-Surehand-Tenant": a.Tenant, "X-Surehand-Prefill": a.Prefill, "X-Surehand-Decode": a.Decode}
 	if a.APIKey != "" {
 		h["Authorization"] = "Bearer " + a.APIKey
+	}
+	if a.Resume {
+		h["X-Surehand-Resume"] = "replay"
 	}
 	if a.Journal {
 		h["X-Surehand-Journal"] = "on"

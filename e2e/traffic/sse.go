@@ -33,7 +33,8 @@ type event struct {
 			Recomputed int `json:"recomputed_tokens"`
 		} `json:"prompt_tokens_details"`
 	} `json:"usage"`
-	Error *struct {
+	Resumed *Resumed `json:"surehand_resumed"`
+	Error   *struct {
 		Message  string  `json:"message"`
 		Type     string  `json:"type"`
 		Param    string  `json:"param"`
@@ -52,6 +53,9 @@ func (a *Answer) take(text []byte, began time.Time, last *time.Time) error {
 		a.Failure = &Failure{Code: e.Error.Code, Type: e.Error.Type, Message: e.Error.Message, Param: e.Error.Param,
 			Handoff: e.Error.Handoff, Position: e.Error.Position}
 		return nil
+	}
+	if e.Resumed != nil {
+		a.Resumed = append(a.Resumed, *e.Resumed)
 	}
 	for _, c := range e.Choices {
 		piece := c.Text + c.Delta.Content + c.Message.Content

@@ -260,8 +260,8 @@ func registration(d *enginev1.Description, attached bool) ledger.Engine {
 		Node: handoff.NodeID(d.GetNode()), NodeIncarnation: handoff.Incarnation(d.GetNodeIncarnation()),
 		ProcessIncarnation: handoff.Incarnation(d.GetProcessIncarnation()), Address: d.GetAddress(), Control: d.GetControlAddress(), Peer: d.GetPeerAddress(),
 		Blocks: d.GetBlocks(), BlockTokens: d.GetBlockTokens(), MaxTokens: d.GetMaxTokens(), PrefillTokensPerSecond: d.GetPrefillTokensPerSecond(),
-		Tokenizes: d.GetTokenizes(),
-		Cordoned:  !attached, Load: &ledger.Load{BlocksFree: d.GetBlocksFree(), Running: d.GetRunning(), Waiting: d.GetWaiting()},
+		Tokenizes: d.GetTokenizes(), Resumes: d.GetResumes(),
+		Cordoned: !attached, Load: &ledger.Load{BlocksFree: d.GetBlocksFree(), Running: d.GetRunning(), Waiting: d.GetWaiting()},
 	}
 }
 

@@ -28,6 +28,7 @@ type question struct {
 	temperature, topP           float64
 	seed                        uint64
 	stop                        []string
+	resume                      string
 	deadline                    time.Duration
 	chat, quiet, journal        bool
 }
@@ -62,6 +63,7 @@ func newSubmit() *cobra.Command {
 	f.StringVar(&q.decode, "decode", "", "engine for the decode (default: placed)")
 	f.BoolVar(&q.chat, "chat", false, "send the prompt as a chat message")
 	f.BoolVar(&q.journal, "journal", false, "keep the answer for a while, so that attach finds it")
+	f.StringVar(&q.resume, "resume", "", "replay: go on after D's death, under another epoch, and say so (default: end with a typed error)")
 	f.BoolVar(&q.quiet, "quiet", false, "print the answer alone")
 	return c
 }
@@ -108,7 +110,7 @@ func readPrompt(in io.Reader, arg string) (string, error) {
 func (q *question) request(c *cobra.Command, tenant, prompt string) *submitv1.SubmitRequest {
 	r := &submitv1.SubmitRequest{
 		Model: q.model, MaxTokens: q.maxTokens, Stop: q.stop, IdempotencyKey: q.key, Tenant: tenant,
-		Temperature: &q.temperature, TopP: &q.topP, DeadlineMs: q.deadline.Milliseconds(), Prefill: q.prefill, Decode: q.decode, Journal: q.journal,
+		Temperature: &q.temperature, TopP: &q.topP, DeadlineMs: q.deadline.Milliseconds(), Prefill: q.prefill, Decode: q.decode, Journal: q.journal, Resume: q.resume,
 	}
 	if c.Flags().Changed("seed") {
 		r.Seed = &q.seed
@@ -160,6 +162,9 @@ func tell(events interface {
 			if _, err := io.WriteString(out, d.GetText()); err != nil {
 				return err
 			}
+		}
+		if r := e.GetResumed(); r != nil {
+			fmt.Fprintf(about, "\nresumed at position %d: epoch %d goes on where epoch %d broke\n", r.GetPosition(), r.GetToEpoch(), r.GetFromEpoch())
 		}
 		if f := e.GetFailed(); f != nil {
 			fmt.Fprintln(out)

@@ -89,6 +89,9 @@ func (a *answer) render(c *chunk, e orchestrator.Event, delivered *uint32) {
 		a.clock.piece()
 		*delivered = e.Position + e.Tokens
 	}
+	if e.Resumed != nil {
+		c.resumed(e)
+	}
 	if e.Text != "" {
 		c.id(e)
 		c.text(e.Text)

@@ -38,6 +38,7 @@ type ask struct {
 	by            access.Caller
 	instructions  string            // of a response
 	background    bool              // its client asks for it later
+	resume        string            // go on after D's death
 	journal       bool              // keep delivered tokens for a client that comes back
 	from          orchestrator.From // where it stopped, when it does
 	deadline      time.Duration
@@ -127,7 +128,7 @@ func (a *ask) request(m orchestrator.Model, t counted) (orchestrator.Request, er
 	return orchestrator.Request{
 		Tenant: a.tenant, Salt: a.by.Salt, Key: a.key, Model: a.model, Prompt: []byte(t.prompt), Tokens: t.tokens,
 		Sampling: orchestrator.Sampling{MaxTokens: most, Temperature: a.temperature, TopP: a.topP, Seed: seed, Stop: a.stop},
-		Journal:  a.journal, Kind: a.kind, From: a.from,
+		Journal:  a.journal, Resume: a.resume, Kind: a.kind, From: a.from,
 		Deadline: a.deadline, Prefill: a.prefill, Decode: a.decode, Body: a.digest(),
 	}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
 	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/orchestrator"
 )
@@ -26,6 +27,10 @@ func (a *ask) readComeback(h http.Header) (err error) {
 	default:
 		return refuse(headerJournal, "%s is on or off", headerJournal)
 	}
+	if a.resume = h.Get(headerResume); a.resume != "" && a.resume != steps.ResumeReplay {
+		return refuse(headerResume, "%s is %s or absent", headerResume, steps.ResumeReplay)
+	}
+	a.journal = a.journal || a.resume != ""
 	if last := h.Get(headerLast); last != "" {
 		if a.key == "" {
 			return refuse(headerLast, "a request comes back by its %s", headerKey)

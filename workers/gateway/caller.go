@@ -22,6 +22,7 @@ const (
 	headerPrefill  = "X-Surehand-Prefill"
 	headerDecode   = "X-Surehand-Decode"
 	headerJournal  = "X-Surehand-Journal" // on: keep the answer for a while, so that its client can come back
+	headerResume   = "X-Surehand-Resume"  // replay: go on after D's death, with a resume record
 	headerLast     = "Last-Event-ID"      // where a client that comes back stopped
 )
 

@@ -64,6 +64,14 @@ func (c *chunk) id(e orchestrator.Event) {
 	}
 }
 
+// resumed appends the resume record: an object without choices, as that of the
+// usage is, so that clients that do not know it pass over it.
+func (c *chunk) resumed(e orchestrator.Event) {
+	c.buf = append(c.buf, c.begin...)
+	c.buf = append(c.buf, fmt.Sprintf(`[],"surehand_resumed":{"from_epoch":%d,"to_epoch":%d,"position":%d}`, e.Resumed.From, e.Epoch, e.Resumed.Position)...)
+	c.buf = append(c.buf, c.end...)
+}
+
 // text appends one piece.
 func (c *chunk) text(s string) {
 	c.buf = append(c.buf, c.head...)

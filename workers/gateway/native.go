@@ -105,6 +105,9 @@ func (g *Gateway) readRaw(kind, path string, w http.ResponseWriter, r *http.Requ
 	if err := q.readHeaders(r.Header, access.From(r.Context())); err != nil {
 		return nil, err
 	}
+	if q.journal || q.resume != "" {
+		return nil, refuse(headerJournal, "native engines tell bytes, not tokens: their answers are neither kept nor resumed")
+	}
 	if err := q.checkNames(); err != nil {
 		return nil, err
 	}

@@ -84,6 +84,7 @@ func fromProto(r *submitv1.SubmitRequest) (*ask, error) {
 	a.model, a.prompt, a.maxTokens, a.stop = r.GetModel(), r.GetPrompt(), r.GetMaxTokens(), r.GetStop()
 	a.key, a.prefill, a.decode = r.GetIdempotencyKey(), r.GetPrefill(), r.GetDecode()
 	a.stream, a.seed, a.journal = true, r.Seed, r.GetJournal()
+	a.resume = r.GetResume()
 	if r.Temperature != nil {
 		a.temperature = r.GetTemperature()
 	}
@@ -136,6 +137,10 @@ func events(e orchestrator.Event) []*submitv1.SubmitEvent {
 	var out []*submitv1.SubmitEvent
 	if e.Err != nil {
 		return append(out, &submitv1.SubmitEvent{Event: &submitv1.SubmitEvent_Failed{Failed: rpc.Failure(e.Err)}})
+	}
+	if r := e.Resumed; r != nil {
+		return append(out, &submitv1.SubmitEvent{Event: &submitv1.SubmitEvent_Resumed{Resumed: &submitv1.Resumed{
+			FromEpoch: uint32(r.From), ToEpoch: uint32(e.Epoch), Position: r.Position}}})
 	}
 	if e.Text != "" || e.Tokens > 0 {
 		out = append(out, &submitv1.SubmitEvent{Event: &submitv1.SubmitEvent_Delta{

@@ -11,6 +11,7 @@ import (
 	"github.com/surehand/surehand/activities/engine"
 	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
 )
 
 // Request is one validated submit.
@@ -26,6 +27,7 @@ type Request struct {
 	Prefill  string        // engine ids chosen by the caller; empty: placed
 	Decode   string
 	Body     handoff.Digest // of the canonical request, for the key's window (S13)
+	Resume   string         // steps.ResumeReplay: go on after D's death; journals too
 	Journal  bool           // keep delivered tokens for a while, for a client that comes back
 	Kind     string         // of the surface, told again to a client that comes back
 	From     From           // where the client stopped that comes back with its key
@@ -64,6 +66,9 @@ type Event struct {
 	Finish   string        // stop or length; set on the last event of a whole stream
 	Usage    Usage         // with Finish
 	Err      *handoff.Error
+	// Resumed is a resume record: what follows was sampled by Epoch, behind what
+	// is there. It brings nothing else.
+	Resumed *steps.Resumed
 }
 
 // Terminal says whether e ends its stream.

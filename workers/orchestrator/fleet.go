@@ -132,6 +132,11 @@ func (f *fleet) place(ctx context.Context, in *steps.Input, pin pins, exclude []
 	if pin, err = byAddress(engines, pin); err != nil {
 		return err
 	}
+	if in.Resume != "" {
+		if engines = resuming(engines); len(engines) == 0 {
+			return handoff.Errorf(handoff.CodeInvalid, "resume: no engine here rebuilds an answer's state from its tokens")
+		}
+	}
 	choice, why, err := f.choose.choose(engines, *in, pin, exclude)
 	if err != nil {
 		return err
@@ -144,6 +149,16 @@ func (f *fleet) place(ctx context.Context, in *steps.Input, pin pins, exclude []
 		in.Long = time.Duration(float64(in.PromptTokens)/rate*float64(time.Second)) > workflows.LongAbove
 	}
 	return nil
+}
+
+// resuming are the engines on which an answer can go on.
+func resuming(engines []ledger.Registered) (out []ledger.Registered) {
+	for _, e := range engines {
+		if e.Resumes {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // byAddress names the engines of pins that came as host:port, as an endpoint

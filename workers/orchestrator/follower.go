@@ -64,6 +64,10 @@ func (f *follower) take() (e Event, tell bool) {
 		return f.refuse("what was delivered before position %d is not held", f.from.Position), true
 	case e.Err != nil:
 		return e, true
+	case e.Resumed != nil && f.from.Position > e.Position && f.from.Epoch < e.Epoch:
+		return f.refuse("epoch %d went on from position %d; what the client has of epoch %d behind it is not in this stream", e.Epoch, e.Position, f.from.Epoch), true
+	case e.Resumed != nil:
+		return e, f.from.Epoch < e.Epoch
 	case e.Finish != "" && end < f.from.Position:
 		return f.refuse("the stream ended at position %d, before %d", end, f.from.Position), true
 	case end <= f.from.Position && e.Finish == "":

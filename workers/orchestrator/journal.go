@@ -212,12 +212,19 @@ func (s *stream) preload(a handoff.Attempt, records []journal.Record) error {
 		return handoff.Errorf(handoff.CodeInternal, "a stream that began is loaded")
 	}
 	for _, r := range records {
-		if r.Tokens > 0 && (r.Epoch != a.Epoch || !s.reading.Deliver(a)) {
-			return handoff.Errorf(handoff.CodeGone, "what was delivered is of epoch %d, the plan of %d", r.Epoch, a.Epoch)
+		e := fromRecord(r)
+		if s.append(e); e.Resumed != nil {
+			s.base = e.Position
 		}
 	}
-	for _, r := range records {
-		s.append(fromRecord(r))
+	switch {
+	case s.tokens == 0:
+	case s.epoch > a.Epoch:
+		return handoff.Errorf(handoff.CodeGone, "what was delivered is of epoch %d, the plan of %d", s.epoch, a.Epoch)
+	case s.epoch == a.Epoch && !s.reading.Deliver(a):
+		return handoff.Errorf(handoff.CodeGone, "%s is given up", a)
+	case s.epoch < a.Epoch:
+		s.base = s.tokens // it goes on behind a resume
 	}
 	s.shown = len(s.events)
 	s.wake()
@@ -262,6 +269,9 @@ func toRecord(e Event) journal.Record {
 		u := e.Usage
 		r.Prompt, r.Completion, r.Direct, r.Cached, r.Recomputed = u.Prompt, u.Completion, u.Direct, u.Cached, u.Recomputed
 	}
+	if e.Resumed != nil {
+		r.From = e.Resumed.From
+	}
 	if e.Err != nil {
 		r.Code, r.Detail = e.Err.Code.String(), e.Err.Detail
 	}
@@ -272,6 +282,9 @@ func fromRecord(r journal.Record) Event {
 	e := Event{Epoch: r.Epoch, Position: r.Position, Tokens: r.Tokens, Text: r.Text, Finish: r.Finish}
 	if r.Finish != "" {
 		e.Usage = Usage{Prompt: r.Prompt, Completion: r.Completion, Direct: r.Direct, Cached: r.Cached, Recomputed: r.Recomputed}
+	}
+	if r.From != 0 {
+		e.Resumed = &steps.Resumed{From: r.From, Position: r.Position}
 	}
 	if r.Code != "" {
 		e.Err = &handoff.Error{Code: handoff.ParseCode(r.Code), Detail: r.Detail}

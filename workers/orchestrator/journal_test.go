@@ -35,7 +35,10 @@ func journalled(t *testing.T, names ...string) (*fleetOf, *miniredis.Miniredis) 
 		f.add(n, shared)
 	}
 	f.temporal.drive = func(r *durableRun) {
-		soon(func() bool { _, err := check.Body(context.Background(), "t", r.in.Plan.Attempt.Handoff); return err == nil })
+		soon(func() bool {
+			_, err := check.Body(context.Background(), "t", r.in.Plan.Attempt.Handoff)
+			return err == nil
+		})
 		handle(f.temporal, worker)(r)
 	}
 	f.temporal.reads = func(r *durableRun, at steps.ReaderAt) {

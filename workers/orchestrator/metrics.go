@@ -16,6 +16,7 @@ type metrics struct {
 	ttft     prometheus.Histogram
 	tokens   *prometheus.CounterVec
 	live     prometheus.Gauge
+	resumed  prometheus.Counter
 	journals *prometheus.CounterVec
 	attached *prometheus.CounterVec
 }
@@ -29,11 +30,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		ttft:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "surehand_ttft_seconds", Help: "From the submit to the first token in the stream.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 17)}),
 		tokens:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_prompt_tokens_total", Help: "Prompt tokens of whole streams by how their state came to D: direct, cached or recomputed."}, []string{"source"}),
 		live:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "surehand_streams_live", Help: "Streams open in this process."}),
+		resumed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "surehand_resumes_total", Help: "Streams whose D died and that asked to go on under another epoch."}),
 		journals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_journals_broken_total", Help: "Journals of delivered tokens that were given up, by reason."}, []string{"reason"}),
 		attached: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_reattaches_total", Help: "Clients that came back, by where their stream was found: here, a live one elsewhere, or its journal."}, []string{"source"}),
 	}
 	if r != nil {
-		r.MustRegister(m.journals, m.attached, m.handoffs, m.steps, m.refused, m.ttft, m.tokens, m.live)
+		r.MustRegister(m.resumed, m.journals, m.attached, m.handoffs, m.steps, m.refused, m.ttft, m.tokens, m.live)
 	}
 	return m
 }

@@ -48,19 +48,15 @@ func (o *Orchestrator) attach(ctx context.Context, s *stream, p handoff.Plan, r 
 	if err != nil {
 		return err
 	}
-	from, delivering := s.place(p.Attempt)
-	if !delivering {
-		from = 0
-	}
+	from, base := s.placeIn(p.Attempt)
 	return d.Attach(ctx, p, token, from, func(e engine.DecodeEvent) error {
-		ev := Event{Position: e.Position, Tokens: e.Tokens, Text: string(e.Text), Finish: e.Finish}
+		ev := Event{Position: base + e.Position, Tokens: e.Tokens, Text: string(e.Text), Finish: e.Finish}
 		if e.Finish != "" {
 			prompt := e.Counts.Direct + e.Counts.Cached + e.Counts.Recomputed // as the engine's tokenizer counts
-			if prompt == 0 {
+			if prompt == 0 || base > 0 {
 				prompt = s.input().PromptTokens
 			}
-			ev.Usage = Usage{Prompt: prompt, Completion: e.Counts.Completion,
-				Direct: e.Counts.Direct, Cached: e.Counts.Cached, Recomputed: e.Counts.Recomputed}
+			ev.Usage = usageOf(prompt, base, e.Counts)
 		}
 		if err := s.deliver(p.Attempt, ev); err != nil {
 			return err
@@ -93,8 +89,11 @@ func (o *Orchestrator) lost(s *stream, p handoff.Plan, cause error) {
 		case code.Advice() != handoff.NewEpoch:
 			code = handoff.CodeEngine
 		}
-		end.Code = code.String()
+		end.Code, end.Lost = code.String(), true
 	default:
+		if o.resume(s, p, end) {
+			return
+		}
 		position, _ := s.place(p.Attempt)
 		end.Code, end.Detail = handoff.CodeStreamBroken.String(), "after position "+itoa(position)+": "+cause.Error()
 		s.fail(&handoff.Error{Code: handoff.CodeStreamBroken, Detail: end.Detail})

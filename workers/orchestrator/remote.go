@@ -157,6 +157,10 @@ func fromWire(m *submitv1.SubmitEvent) (Event, bool) {
 		u := m.GetFinished().GetUsage()
 		return Event{Position: m.GetFinished().GetPosition(), Finish: m.GetFinished().GetFinishReason(), Usage: Usage{Prompt: u.GetPromptTokens(), Completion: u.GetCompletionTokens(),
 			Direct: u.GetDirectTokens(), Cached: u.GetCachedTokens(), Recomputed: u.GetRecomputedTokens()}}, true
+	case m.GetResumed() != nil:
+		r := m.GetResumed()
+		return Event{Epoch: handoff.Epoch(r.GetToEpoch()), Position: r.GetPosition(),
+			Resumed: &steps.Resumed{From: handoff.Epoch(r.GetFromEpoch()), Position: r.GetPosition()}}, true
 	case m.GetFailed() != nil:
 		f := m.GetFailed()
 		return Event{Err: &handoff.Error{Code: handoff.ParseCode(f.GetCode()), Detail: f.GetDetail()}}, true

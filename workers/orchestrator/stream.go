@@ -46,6 +46,8 @@ type stream struct {
 	attached  handoff.Attempt    // whose events are being read
 	detach    context.CancelFunc // ends that reading
 	tokens    uint32
+	base      uint32        // where the present attempt's first token stands
+	epoch     handoff.Epoch // of the last token
 	began     time.Time
 	first     time.Duration // to the first token
 	ended     time.Time
@@ -86,7 +88,9 @@ func (s *stream) append(e Event) (ended bool) {
 		s.shown = len(s.events)
 	}
 	s.bytes += len(e.Text)
-	s.tokens += e.Tokens
+	if s.tokens += e.Tokens; e.Tokens > 0 || e.Resumed != nil {
+		s.epoch = e.Epoch
+	}
 	if e.Terminal() {
 		s.done, s.ended = true, time.Now()
 		s.open.Add(-1)
@@ -117,6 +121,9 @@ func (s *stream) deliver(a handoff.Attempt, e Event) error {
 		return errGivenUp
 	}
 	e.Epoch = a.Epoch
+	if s.tokens > 0 && s.epoch != a.Epoch { // the client is told before it gets a byte of it
+		s.append(Event{Epoch: a.Epoch, Position: s.tokens, Resumed: &steps.Resumed{From: s.epoch, Position: s.tokens}})
+	}
 	ended := s.append(e)
 	s.mu.Unlock()
 	if ended {
@@ -226,6 +233,9 @@ func (s *stream) plan(p handoff.Plan, r steps.Route, detach context.CancelFunc) 
 	s.reading.Newest(a)
 	s.detach()
 	s.attached, s.detach = a, detach
+	if s.reading.State(a) != handoff.ReaderDelivering {
+		s.base = s.tokens // zero, but behind a resume
+	}
 	s.in.Plan, s.in.Route = p, r
 	return old, true, nil
 }

@@ -92,6 +92,10 @@ func (o *Orchestrator) validate(r *Request) error {
 		return handoff.Errorf(handoff.CodeInvalid, "max_tokens is 0, want at least 1")
 	case r.Body.IsZero():
 		return handoff.Errorf(handoff.CodeInvalid, "body digest is zero")
+	case r.Resume != "" && r.Resume != steps.ResumeReplay:
+		return handoff.Errorf(handoff.CodeInvalid, "resume is %q, want %q or nothing", r.Resume, steps.ResumeReplay)
+	case r.Resume != "" && (o.cfg.Journal == nil || o.cfg.Record != steps.RecordRequest):
+		return handoff.Errorf(handoff.CodeInvalid, "resume: this gateway keeps no journal, or records no streams")
 	case r.Journal && o.cfg.Journal == nil:
 		return handoff.Errorf(handoff.CodeInvalid, "journal: this gateway keeps none")
 	case len(r.Key) > 256:
@@ -199,8 +203,8 @@ func (o *Orchestrator) unplaced(id string, r Request) (steps.Input, error) {
 	}
 	in := steps.Input{Tenant: r.Tenant, ID: id, Key: keyHash(r), Model: r.Model, ReaderAddress: o.cfg.Process,
 		PromptTokens: o.tokens(r), Record: o.cfg.Record, Deadline: r.Deadline, Decode: o.cfg.Decode,
-		Journal: r.Journal && o.cfg.Journal != nil,
-		Lease:   o.cfg.Lease, Window: o.cfg.Window, MaxEpochs: o.cfg.MaxEpochs, NoAttributes: o.cfg.Temporal.NoAttributes,
+		Journal: (r.Journal || r.Resume != "") && o.cfg.Journal != nil, Resume: r.Resume,
+		Lease: o.cfg.Lease, Window: o.cfg.Window, MaxEpochs: o.cfg.MaxEpochs, NoAttributes: o.cfg.Temporal.NoAttributes,
 		Sampling: steps.Sampling{MaxTokens: r.Sampling.MaxTokens, Temperature: r.Sampling.Temperature, TopP: r.Sampling.TopP, Seed: r.Sampling.Seed}}
 	in.Plan = handoff.Plan{Attempt: handoff.Attempt{Handoff: runID(id, nonce), Epoch: 1, Nonce: nonce}, BodyDigest: r.Body,
 		Reader: handoff.Reader{Process: o.cfg.Process, Incarnation: o.incarnation, Number: 1}}

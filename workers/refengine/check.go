@@ -45,10 +45,13 @@ func (e *Engine) stale(s handoff.Seat) error {
 
 // room reads and bounds a reservation.
 func (e *Engine) room(m *enginev1.ReserveRequest) (room, error) {
-	r := room{tokens: int(m.GetPromptTokens()), growth: int(m.GetSampling().GetMaxTokens()), stops: m.GetSampling().GetStop()}
+	r := room{tokens: int(m.GetPromptTokens()), growth: int(m.GetSampling().GetMaxTokens()), stops: m.GetSampling().GetStop(), drawn: int(m.GetSampling().GetDrawn())}
 	var err error
 	if r.lease, err = e.lease(m.GetLeaseMs()); err != nil {
 		return room{}, err
+	}
+	if _, ok := e.compute.(compute.Resumes); r.drawn > 0 && !ok {
+		return room{}, handoff.Errorf(handoff.CodeInvalid, "this engine does not rebuild an answer's state from its tokens")
 	}
 	return r, e.fits(r.tokens, r.growth, r.stops)
 }
@@ -85,12 +88,21 @@ func (e *Engine) prompt(m *enginev1.PrefillRequest) (prompt, error) {
 	if err != nil {
 		return prompt{}, err
 	}
+	if s.Drawn > 0 {
+		on, ok := e.compute.(compute.Resumes)
+		if !ok {
+			return prompt{}, handoff.Errorf(handoff.CodeInvalid, "this engine does not rebuild an answer's state from its tokens")
+		}
+		if tokens, err = on.Continue(tokens, m.GetAnswered(), s.Drawn); err != nil {
+			return prompt{}, err
+		}
+	}
 	lease, err := e.lease(m.GetLeaseMs())
 	return prompt{tokens: tokens, sampling: s, salt: paged.Salt(m.GetTenantSalt()), lease: lease}, err
 }
 
 func sampling(m *enginev1.Sampling) (compute.Sampling, error) {
-	s := compute.Sampling{Temperature: m.GetTemperature(), TopP: m.GetTopP(), Seed: m.GetSeed()}
+	s := compute.Sampling{Temperature: m.GetTemperature(), TopP: m.GetTopP(), Seed: m.GetSeed(), Drawn: int(m.GetDrawn())}
 	if !(s.Temperature >= 0 && s.Temperature <= maxTemperature) || !(s.TopP >= 0 && s.TopP <= 1) { // NaN is refused, too
 		return s, handoff.Errorf(handoff.CodeInvalid, "temperature %g and top_p %g, want 0..%d and 0..1", s.Temperature, s.TopP, maxTemperature)
 	}

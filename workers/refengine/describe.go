@@ -15,9 +15,10 @@ func (e *Engine) Description() *enginev1.Description {
 	load, books := e.device.Load(), e.arena.Count()
 	sources, targets, _ := e.attempts.count()
 	_, tokenizes := e.compute.(compute.Chats)
+	_, resumes := e.compute.(compute.Resumes)
 	return &enginev1.Description{
-		Tokenizes: tokenizes,
-		Engine:    string(e.c.ID), Role: roles[e.c.Role], Model: e.c.Model, Revision: e.form.revision, Layout: e.form.digest[:],
+		Tokenizes: tokenizes, Resumes: resumes,
+		Engine: string(e.c.ID), Role: roles[e.c.Role], Model: e.c.Model, Revision: e.form.revision, Layout: e.form.digest[:],
 		BlockTokens: uint32(e.form.layout.BlockTokens), Blocks: uint32(books.Blocks),
 		BlocksFree: uint32(books.Free + books.Cached), // a cached block gives way to a request
 		Running:    uint32(load.Running), Waiting: uint32(load.Waiting),

@@ -15,6 +15,7 @@ type room struct {
 	tokens int // of the prompt
 	growth int // of the answer, at most
 	stops  []string
+	drawn  int // tokens of the answer before this attempt, among tokens
 	lease  time.Duration
 }
 
@@ -117,7 +118,7 @@ func (e *Engine) decode(t *target) {
 		e.endTarget(t, context.Cause(e.ctx))
 		return
 	}
-	d := decoder{run: e.compute.Decode(t.seq, t.plan.Attempt, t.room.tokens), cut: answer.NewCutter(t.room.stops), limit: uint32(t.room.growth),
+	d := decoder{run: e.decodeOf(t), cut: answer.NewCutter(t.room.stops), limit: uint32(t.room.growth),
 		log: t.log, counts: answer.Counts{Direct: uint32(t.room.tokens)}}
 	slot := uint32(t.seq.Slot())
 	task := e.device.Decode(func() (bool, error) {
@@ -135,6 +136,15 @@ func (e *Engine) decode(t *target) {
 	if err := task.Err(); err != nil {
 		e.endTarget(t, err)
 	}
+}
+
+// decodeOf begins behind what another attempt drew; the reservation has refused
+// that where it cannot be.
+func (e *Engine) decodeOf(t *target) compute.Decode {
+	if on, ok := e.compute.(compute.Resumes); ok {
+		return on.DecodeOn(t.seq, t.plan.Attempt, t.room.tokens, t.room.drawn)
+	}
+	return e.compute.Decode(t.seq, t.plan.Attempt, t.room.tokens)
 }
 
 // finishTarget tells the daemon, if it was not the daemon that told us.

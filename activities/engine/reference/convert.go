@@ -11,7 +11,7 @@ var roles = map[enginev1.Role]engine.Role{
 }
 
 func sampling(s engine.Sampling) *enginev1.Sampling {
-	return &enginev1.Sampling{Temperature: s.Temperature, TopP: s.TopP, Seed: s.Seed, MaxTokens: s.MaxTokens, Stop: s.Stop}
+	return &enginev1.Sampling{Temperature: s.Temperature, TopP: s.TopP, Seed: s.Seed, MaxTokens: s.MaxTokens, Stop: s.Stop, Drawn: s.Drawn}
 }
 
 func fromDescription(m *enginev1.Description) (engine.Description, error) {

@@ -55,7 +55,7 @@ func (r *remote) Reserve(ctx context.Context, q engine.Reservation) (engine.Rese
 func (r *remote) Prefill(ctx context.Context, q engine.Prefill, opened func(engine.Opened), progress func(uint32)) (engine.Sealed, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // a stream that is not read to its end is left, and the run goes on
-	stream, err := r.client.Prefill(ctx, &enginev1.PrefillRequest{Plan: rpc.Plan(q.Plan), Prompt: q.Prompt, Sampling: sampling(q.Sampling),
+	stream, err := r.client.Prefill(ctx, &enginev1.PrefillRequest{Plan: rpc.Plan(q.Plan), Prompt: q.Prompt, Answered: q.Answered, Sampling: sampling(q.Sampling),
 		TenantSalt: q.TenantSalt, LeaseMs: q.Lease.Milliseconds(), Holder: string(q.Plan.D.Node)})
 	if err != nil {
 		return engine.Sealed{}, rpc.FromStatus(err)

@@ -48,6 +48,15 @@ type Compute interface {
 	Forget(q *paged.Sequence) error
 }
 
+// Resumes is a compute whose state can be rebuilt from the tokens of an answer:
+// the draws of a seed go on behind them as one run would.
+type Resumes interface {
+	// Continue adds the tokens of an answer that was drawn so far to its prompt's.
+	Continue(prompt []int, answered []byte, drawn int) ([]int, error)
+	// DecodeOn is Decode behind so many tokens of the answer, which are among tokens.
+	DecodeOn(q *paged.Sequence, a handoff.Attempt, tokens, drawn int) Decode
+}
+
 // Chats is a compute whose tokens nobody else can count, and which knows how a
 // chat becomes a prompt. Both may be called from any goroutine.
 type Chats interface {
@@ -61,6 +70,7 @@ type Message struct{ Role, Content string }
 type Sampling struct {
 	Temperature, TopP float64
 	Seed              uint64
+	Drawn             int // tokens drawn before, by another attempt
 }
 
 // Prefill computes one prompt.

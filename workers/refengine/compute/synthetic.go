@@ -99,12 +99,25 @@ func (s *Synthetic) Encode(prompt []byte) ([]int, error) {
 	return make([]int, len(prompt)+2), nil
 }
 
+// Continue counts: what the tokens were does not matter here.
+func (s *Synthetic) Continue(prompt []int, _ []byte, drawn int) ([]int, error) {
+	if len(prompt)+drawn >= s.o.Context {
+		return nil, handoff.Errorf(handoff.CodeInvalid, "prompt of %d tokens and %d of answer, context of %d", len(prompt), drawn, s.o.Context)
+	}
+	return make([]int, len(prompt)+drawn), nil
+}
+
 func (s *Synthetic) Prefill(q *paged.Sequence, a handoff.Attempt, tokens []int, _ int, _ Sampling) (Prefill, error) {
 	return &syntheticPrefill{syntheticState{s, q, seedOf(a)}, 0, len(tokens)}, nil
 }
 
 func (s *Synthetic) Decode(q *paged.Sequence, a handoff.Attempt, tokens int) Decode {
-	return &syntheticDecode{syntheticState: syntheticState{s, q, seedOf(a)}, prompt: tokens, pos: tokens}
+	return s.DecodeOn(q, a, tokens, 0)
+}
+
+// DecodeOn implements Resumes.
+func (s *Synthetic) DecodeOn(q *paged.Sequence, a handoff.Attempt, tokens, drawn int) Decode {
+	return &syntheticDecode{syntheticState: syntheticState{s, q, seedOf(a)}, prompt: tokens, pos: tokens, drawn: drawn}
 }
 
 type syntheticPrefill struct {
@@ -134,6 +147,7 @@ type syntheticDecode struct {
 	syntheticState
 	prompt, pos int
 	step        int
+	drawn       int // tokens of the answer before the first step
 	checked     int // position up to which the present round has checked again
 }
 
@@ -150,7 +164,7 @@ func (d *syntheticDecode) Step() ([]byte, bool, error) {
 		}
 		d.pos++
 	}
-	text := strconv.AppendInt([]byte(" w"), int64(d.step), 10)
+	text := strconv.AppendInt([]byte(" w"), int64(d.drawn+d.step), 10)
 	d.step++
 	return text, false, nil
 }

@@ -57,6 +57,17 @@ func (t *Transformer) Encode(prompt []byte) ([]int, error) {
 	return tokens, typed(err)
 }
 
+// Continue is exact: each byte of an answer is the token that was drawn.
+func (t *Transformer) Continue(prompt []int, answered []byte, drawn int) ([]int, error) {
+	if len(answered) != drawn || len(prompt)+drawn >= model.MaxPositions {
+		return nil, handoff.Errorf(handoff.CodeInvalid, "prompt of %d tokens, %d of answer in %d bytes, context of %d", len(prompt), drawn, len(answered), model.MaxPositions)
+	}
+	for _, b := range answered {
+		prompt = append(prompt, int(b))
+	}
+	return prompt, nil
+}
+
 func (t *Transformer) Prefill(q *paged.Sequence, _ handoff.Attempt, tokens []int, cached int, s Sampling) (Prefill, error) {
 	topP := float32(s.TopP)
 	if s.TopP == 0 {
@@ -66,6 +77,7 @@ func (t *Transformer) Prefill(q *paged.Sequence, _ handoff.Attempt, tokens []int
 	if err != nil {
 		return nil, typed(err)
 	}
+	sampler.Skip(s.Drawn)
 	return &transformerPrefill{t: t, q: q, tokens: tokens, cached: cached, sampler: sampler}, nil
 }
 
@@ -104,6 +116,11 @@ func (p *transformerPrefill) Finish() error {
 
 func (t *Transformer) Decode(q *paged.Sequence, _ handoff.Attempt, tokens int) Decode {
 	return &transformerDecode{t: t, q: q, pos: tokens}
+}
+
+// DecodeOn implements Resumes: sampler and history that landed know it all.
+func (t *Transformer) DecodeOn(q *paged.Sequence, a handoff.Attempt, tokens, _ int) Decode {
+	return t.Decode(q, a, tokens)
 }
 
 type transformerDecode struct {

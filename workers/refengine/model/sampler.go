@@ -36,6 +36,17 @@ func NewSampler(temperature, topP float32, seed uint64) (*Sampler, error) {
 	return &Sampler{temperature: temperature, topP: topP, pcg: rand.NewPCG(seed, seed)}, nil
 }
 
+// Skip passes over the numbers of n tokens that were drawn before: the state
+// after them is a function of the seed and their count alone.
+func (s *Sampler) Skip(n int) {
+	if s.temperature == 0 {
+		return // greedy takes no number
+	}
+	for range n {
+		s.pcg.Uint64()
+	}
+}
+
 // Save writes the state into the sampler item: temperature and top_p as
 // little-endian float32, then the generator.
 func (s *Sampler) Save(item []byte) error {

@@ -135,6 +135,7 @@ type Description struct {
 	ProcessIncarnation     uint64                 `protobuf:"varint,18,opt,name=process_incarnation,json=processIncarnation,proto3" json:"process_incarnation,omitempty"`
 	Address                string                 `protobuf:"bytes,19,opt,name=address,proto3" json:"address,omitempty"`                                                                   // of this engine's own gRPC
 	PrefillTokensPerSecond float64                `protobuf:"fixed64,20,opt,name=prefill_tokens_per_second,json=prefillTokensPerSecond,proto3" json:"prefill_tokens_per_second,omitempty"` // measured; 0: unknown
+	Resumes                bool                   `protobuf:"varint,22,opt,name=resumes,proto3" json:"resumes,omitempty"`                                                                  // rebuilds an answer's state from its tokens, see Sampling.drawn
 	Tokenizes              bool                   `protobuf:"varint,21,opt,name=tokenizes,proto3" json:"tokenizes,omitempty"`                                                              // nobody else can count its tokens: ask Tokenize
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
@@ -310,6 +311,13 @@ func (x *Description) GetPrefillTokensPerSecond() float64 {
 	return 0
 }
 
+func (x *Description) GetResumes() bool {
+	if x != nil {
+		return x.Resumes
+	}
+	return false
+}
+
 func (x *Description) GetTokenizes() bool {
 	if x != nil {
 		return x.Tokenizes
@@ -480,6 +488,7 @@ type Sampling struct {
 	Seed          uint64                 `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`
 	MaxTokens     uint32                 `protobuf:"varint,4,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
 	Stop          []string               `protobuf:"bytes,5,rep,name=stop,proto3" json:"stop,omitempty"`
+	Drawn         uint32                 `protobuf:"varint,6,opt,name=drawn,proto3" json:"drawn,omitempty"` // tokens of this answer that another attempt drew before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,6 +556,13 @@ func (x *Sampling) GetStop() []string {
 		return x.Stop
 	}
 	return nil
+}
+
+func (x *Sampling) GetDrawn() uint32 {
+	if x != nil {
+		return x.Drawn
+	}
+	return 0
 }
 
 type ReserveRequest struct {
@@ -708,7 +724,8 @@ type PrefillRequest struct {
 	Sampling      *Sampling              `protobuf:"bytes,3,opt,name=sampling,proto3" json:"sampling,omitempty"`
 	TenantSalt    string                 `protobuf:"bytes,4,opt,name=tenant_salt,json=tenantSalt,proto3" json:"tenant_salt,omitempty"`
 	LeaseMs       int64                  `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
-	Holder        string                 `protobuf:"bytes,6,opt,name=holder,proto3" json:"holder,omitempty"` // node of the transferd that may read
+	Holder        string                 `protobuf:"bytes,6,opt,name=holder,proto3" json:"holder,omitempty"`     // node of the transferd that may read
+	Answered      []byte                 `protobuf:"bytes,7,opt,name=answered,proto3" json:"answered,omitempty"` // text of the tokens drawn before; never logged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -783,6 +800,13 @@ func (x *PrefillRequest) GetHolder() string {
 		return x.Holder
 	}
 	return ""
+}
+
+func (x *PrefillRequest) GetAnswered() []byte {
+	if x != nil {
+		return x.Answered
+	}
+	return nil
 }
 
 type PrefillEvent struct {
@@ -1353,7 +1377,7 @@ var File_surehand_engine_v1_engine_proto protoreflect.FileDescriptor
 const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"\n" +
 	"\x1fsurehand/engine/v1/engine.proto\x12\x12surehand.engine.v1\x1a surehand/transfer/v1/types.proto\"\x11\n" +
-	"\x0fDescribeRequest\"\xc1\x05\n" +
+	"\x0fDescribeRequest\"\xdb\x05\n" +
 	"\vDescription\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12,\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x18.surehand.engine.v1.RoleR\x04role\x12\x14\n" +
@@ -1377,7 +1401,8 @@ const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"\fsources_held\x18\x11 \x01(\rR\vsourcesHeld\x12/\n" +
 	"\x13process_incarnation\x18\x12 \x01(\x04R\x12processIncarnation\x12\x18\n" +
 	"\aaddress\x18\x13 \x01(\tR\aaddress\x129\n" +
-	"\x19prefill_tokens_per_second\x18\x14 \x01(\x01R\x16prefillTokensPerSecond\x12\x1c\n" +
+	"\x19prefill_tokens_per_second\x18\x14 \x01(\x01R\x16prefillTokensPerSecond\x12\x18\n" +
+	"\aresumes\x18\x16 \x01(\bR\aresumes\x12\x1c\n" +
 	"\ttokenizes\x18\x15 \x01(\bR\ttokenizes\"f\n" +
 	"\x0fTokenizeRequest\x12\x16\n" +
 	"\x06prompt\x18\x01 \x01(\fR\x06prompt\x12;\n" +
@@ -1387,14 +1412,15 @@ const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"\acontent\x18\x02 \x01(\tR\acontent\"@\n" +
 	"\x0eTokenizeAnswer\x12\x16\n" +
 	"\x06prompt\x18\x01 \x01(\fR\x06prompt\x12\x16\n" +
-	"\x06tokens\x18\x02 \x01(\rR\x06tokens\"\x88\x01\n" +
+	"\x06tokens\x18\x02 \x01(\rR\x06tokens\"\x9e\x01\n" +
 	"\bSampling\x12 \n" +
 	"\vtemperature\x18\x01 \x01(\x01R\vtemperature\x12\x13\n" +
 	"\x05top_p\x18\x02 \x01(\x01R\x04topP\x12\x12\n" +
 	"\x04seed\x18\x03 \x01(\x04R\x04seed\x12\x1d\n" +
 	"\n" +
 	"max_tokens\x18\x04 \x01(\rR\tmaxTokens\x12\x12\n" +
-	"\x04stop\x18\x05 \x03(\tR\x04stop\"\xa7\x02\n" +
+	"\x04stop\x18\x05 \x03(\tR\x04stop\x12\x14\n" +
+	"\x05drawn\x18\x06 \x01(\rR\x05drawn\"\xa7\x02\n" +
 	"\x0eReserveRequest\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x12#\n" +
 	"\rprompt_tokens\x18\x02 \x01(\rR\fpromptTokens\x128\n" +
@@ -1407,7 +1433,7 @@ const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"\x06prompt\x18\b \x01(\fR\x06prompt\"Z\n" +
 	"\rReserveAnswer\x121\n" +
 	"\x05token\x18\x01 \x01(\v2\x1b.surehand.transfer.v1.TokenR\x05token\x12\x16\n" +
-	"\x06blocks\x18\x02 \x01(\rR\x06blocks\"\xe6\x01\n" +
+	"\x06blocks\x18\x02 \x01(\rR\x06blocks\"\x82\x02\n" +
 	"\x0ePrefillRequest\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x12\x16\n" +
 	"\x06prompt\x18\x02 \x01(\fR\x06prompt\x128\n" +
@@ -1415,7 +1441,8 @@ const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"\vtenant_salt\x18\x04 \x01(\tR\n" +
 	"tenantSalt\x12\x19\n" +
 	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\x12\x16\n" +
-	"\x06holder\x18\x06 \x01(\tR\x06holder\"\xd4\x01\n" +
+	"\x06holder\x18\x06 \x01(\tR\x06holder\x12\x1a\n" +
+	"\banswered\x18\a \x01(\fR\banswered\"\xd4\x01\n" +
 	"\fPrefillEvent\x12;\n" +
 	"\x06opened\x18\x01 \x01(\v2!.surehand.engine.v1.PrefillOpenedH\x00R\x06opened\x12A\n" +
 	"\bprogress\x18\x02 \x01(\v2#.surehand.engine.v1.PrefillProgressH\x00R\bprogress\x12;\n" +
