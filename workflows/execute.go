@@ -40,6 +40,9 @@ func (r *run) input(cmd handoff.Command) steps.StepInput {
 	in.Request.Plan = cmd.Plan
 	in.Request.Route = r.routes[cmd.Plan.Attempt.Epoch]
 	in.Request.Route.Why = nil // told once, where the plan stands
+	if cmd.Step == handoff.StepPlace {
+		in.Request.Pin = r.pin
+	}
 	if r.resumed != nil && (cmd.Step == handoff.StepPlace || cmd.Plan.Attempt.Epoch > r.resumed.From) {
 		in.Request.Resumed = r.resumed
 		in.Request.PromptTokens += r.resumed.Position

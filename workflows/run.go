@@ -40,6 +40,7 @@ type run struct {
 	toldEnd handoff.Reader
 	since   time.Time      // the present way to a first token began
 	resumed *steps.Resumed // the last one
+	pin     *steps.Pin     // an operator's
 }
 
 func newRun(ctx workflow.Context, in steps.Input) *run {
@@ -69,6 +70,9 @@ func (r *run) listen(ctx workflow.Context) {
 		r.changed = true
 		return nil
 	}))
+	must(workflow.SetUpdateHandlerWithOptions(ctx, steps.UpdateSteer, func(_ workflow.Context, s steps.Steer) (steps.Steered, error) {
+		return r.steer(s), nil
+	}, workflow.UpdateHandlerOptions{Validator: r.maySteer}))
 	workflow.Go(r.undo, func(ctx workflow.Context) { r.hear(ctx, r.root.Done()) })
 }
 

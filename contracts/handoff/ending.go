@@ -30,6 +30,19 @@ func (c *Coordinator) StreamEnded(code Code, detail string) {
 	c.release(StepUndoTransfer, StepUndoPrefill, StepUndoReserve)
 }
 
+// Replace gives the present attempt up for another epoch, as an operator asked,
+// if it is on its way: it is fenced like any that failed, and one that turns out
+// committed is adopted. False when there is nothing to replace.
+func (c *Coordinator) Replace(detail string) bool {
+	if c.outcome != nil || c.cancelled || c.phase != PhaseMoving && c.phase != PhaseCommitting {
+		return false
+	}
+	c.fail(Result{Step: StepPlace, Attempt: c.plan.Attempt, Code: CodeClosed, Detail: detail})
+	c.judge()
+	c.settle()
+	return true
+}
+
 // StreamResumes is the reader's report that D's stream broke after tokens of it
 // were delivered, that the reader delivers no more of the attempt, and that its
 // client asked to go on under another epoch with an explicit resume record (S2,

@@ -50,6 +50,7 @@ const (
 const (
 	Workflow        = "handoff"
 	UpdateEnded     = "end-of-stream"
+	UpdateSteer     = "steer"
 	SignalEnded     = "stream-ended"
 	SignalReattach  = "re-attach"
 	QueryState      = "state"
@@ -114,6 +115,7 @@ type Input struct {
 	MaxEpochs     handoff.Epoch `json:"max_epochs,omitempty"`
 	NoAttributes  bool          `json:"no_attributes,omitempty"` // the namespace has no search attributes of ours
 	Resume        string        `json:"resume,omitempty"`        // ResumeReplay: go on after D's death under another epoch
+	Pin           *Pin          `json:"pin,omitempty"`           // engines that an operator chose for the epochs to come
 	Resumed       *Resumed      `json:"resumed,omitempty"`       // of an epoch that does so
 	Journal       bool          `json:"journal,omitempty"`       // delivered tokens are kept for a while, for clients that come back
 }
@@ -184,6 +186,27 @@ const ResumeReplay = "replay"
 type Resumed struct {
 	From     handoff.Epoch `json:"from"`     // whose decode broke
 	Position uint32        `json:"position"` // of the first token of the next one
+}
+
+// Pin names engines; an empty one is placed.
+type Pin struct {
+	Prefill handoff.EngineID `json:"prefill,omitempty"`
+	Decode  handoff.EngineID `json:"decode,omitempty"`
+}
+
+// Steer is the payload of UpdateSteer: an operator's word on the epochs to come;
+// with Now the present attempt, if it is not committed, gives way to the next.
+type Steer struct {
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+	Pin    Pin    `json:"pin"`
+	Now    bool   `json:"now,omitempty"`
+}
+
+// Steered is its answer.
+type Steered struct {
+	Phase handoff.Phase `json:"phase"`
+	Epoch handoff.Epoch `json:"epoch"` // the present one when it was heard
 }
 
 // Usage counts tokens by how their state came to D (S12).

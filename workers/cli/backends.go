@@ -18,6 +18,7 @@ import (
 	"github.com/surehand/surehand/activities/journal"
 	"github.com/surehand/surehand/activities/journal/redisjournal"
 	"github.com/surehand/surehand/activities/ledger/redisledger"
+	"github.com/surehand/surehand/activities/operations"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 	"github.com/surehand/surehand/workers/orchestrator"
@@ -173,7 +174,7 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 	o.closers = append(o.closers, engines.Close, remote.Close)
 	o.Orchestrator, err = orchestrator.New(ctx, orchestrator.Config{
 		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Remote: remote, Bodies: bodies,
-		Journal: tokens, JournalTTL: b.journalTTL, Comeback: b.comeback, Window: b.window,
+		Operations: operations.New(o.store), Journal: tokens, JournalTTL: b.journalTTL, Comeback: b.comeback, Window: b.window,
 		Record: steps.Record(b.record), Lease: b.lease, Deadline: b.deadline, Decode: b.decode,
 		SerialBelow: b.serialBelow, MaxEpochs: handoff.Epoch(b.maxEpochs), CountTokens: countTokens, Log: log, Metrics: r,
 	})

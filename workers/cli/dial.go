@@ -38,7 +38,7 @@ func (s *server) flags(c *cobra.Command) {
 }
 
 // dial connects with TLS, except to loopback without a CA.
-func (s *server) dial(ctx context.Context, otherwise time.Duration) (submitv1.SubmitClient, context.Context, func() error, error) {
+func (s *server) dial(ctx context.Context, otherwise time.Duration) (*grpc.ClientConn, context.Context, func() error, error) {
 	secure, err := clientTLS(s.ca, s.cert, s.key)
 	if err != nil {
 		return nil, nil, nil, err
@@ -64,14 +64,19 @@ func (s *server) dial(ctx context.Context, otherwise time.Duration) (submitv1.Su
 		timeout = otherwise
 	}
 	if timeout == 0 {
-		return submitv1.NewSubmitClient(conn), ctx, conn.Close, nil
+		return conn, ctx, conn.Close, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
-	return submitv1.NewSubmitClient(conn), ctx, func() error { cancel(); return conn.Close() }, nil
+	return conn, ctx, func() error { cancel(); return conn.Close() }, nil
 }
 
 // call runs one client command.
 func (s *server) call(c *cobra.Command, otherwise time.Duration, do func(context.Context, submitv1.SubmitClient) error) (err error) {
+	return s.over(c, otherwise, func(ctx context.Context, conn *grpc.ClientConn) error { return do(ctx, submitv1.NewSubmitClient(conn)) })
+}
+
+// over runs one command over a connection.
+func (s *server) over(c *cobra.Command, otherwise time.Duration, do func(context.Context, *grpc.ClientConn) error) (err error) {
 	stopped, stop := untilStopped(c)
 	defer stop()
 	client, ctx, closeConn, err := s.dial(stopped, otherwise)

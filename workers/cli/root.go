@@ -62,7 +62,7 @@ func newRoot(engine *cobra.Command) *cobra.Command {
 	root.PersistentFlags().String("log-level", "info", "debug, info, warn or error")
 	root.AddGroup(&cobra.Group{ID: groupProcess, Title: "Processes:"}, &cobra.Group{ID: groupClient, Title: "Clients of a gateway:"})
 	root.AddCommand(newDev(), newServe(), newWorker(), engine, newVLLM(), newStore(),
-		newSubmit(), newAttach(), newGet(), newList(), newCancel(), newTrace(), newKey(), newVersion())
+		newSubmit(), newAttach(), newGet(), newList(), newCancel(), newTrace(), newKey(), newOperate(), newLeaks(), newVersion())
 	return root
 }
 

@@ -110,7 +110,7 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 		return errors.Join(err, listeners.Close())
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Native: engines, Journal: s.journal}
+	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Native: engines, Operate: o.Orchestrator, Journal: s.journal}
 	beside := &company{}
 	defer beside.close()
 	if o.store != nil {

@@ -23,6 +23,7 @@ type Config struct {
 	Reader   Reader // nil: the gRPC Reader service is not offered
 	Log      *slog.Logger
 	Registry *prometheus.Registry
+	Operate  Operate              // what operators ask for; nil: nothing
 	Access   access.Authenticator // who calls; nil: every caller is believed
 	Quota    quota.Limiter        // of tenants with limits; nil: they are refused
 	Grace    time.Duration        // for streams at the stop; 0: DefaultGrace

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
+	operatev1 "github.com/surehand/surehand/contracts/gen/surehand/operate/v1"
 	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
 	"github.com/surehand/surehand/contracts/rpc"
 )
@@ -42,6 +43,9 @@ func (g *Gateway) grpcServer(secure *tls.Config) (*grpc.Server, *health.Server) 
 	submitv1.RegisterSubmitServer(s, &submitServer{g: g})
 	if g.Reader != nil {
 		submitv1.RegisterReaderServer(s, &readerServer{g: g})
+	}
+	if g.Operate != nil {
+		operatev1.RegisterOperatorServer(s, &operatorServer{g: g})
 	}
 	h := health.NewServer()
 	h.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING) // until Ready said so

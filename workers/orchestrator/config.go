@@ -12,6 +12,7 @@ import (
 	"github.com/surehand/surehand/activities/journal"
 	"github.com/surehand/surehand/activities/ledger"
 	"github.com/surehand/surehand/activities/mover"
+	"github.com/surehand/surehand/activities/operations"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 )
@@ -29,7 +30,9 @@ type Config struct {
 	Movers   mover.Directory    // nil: transferd, over gRPC
 	Bodies   activities.Bodies  // claim check for recovery; nil: memory only
 	Remote   activities.Readers // how other processes' readers are asked; needed
-	Journal  journal.Journal    // of delivered tokens; nil: none is kept
+	// Operations keep what operators said; nil: there are none.
+	Operations *operations.Store
+	Journal    journal.Journal // of delivered tokens; nil: none is kept
 
 	Record       steps.Record  // RecordRequest
 	Lease        time.Duration // handoff.LeaseDefault

@@ -30,6 +30,7 @@ type fleet struct {
 	err     error     // of the last refresh
 	at      time.Time // of the last good one
 	first   chan struct{}
+	cordons map[handoff.EngineID]string // by operators, and why
 }
 
 // pins are engines that the caller chose.
@@ -58,6 +59,7 @@ func (f *fleet) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	engines, err := f.o.cfg.Ledger.Engines(ctx)
+	f.hearCordons(ctx, engines)
 	f.mu.Lock()
 	f.err = err
 	if err == nil {
@@ -76,6 +78,31 @@ func (f *fleet) refresh(ctx context.Context) {
 		}
 	}
 	wg.Wait()
+}
+
+// hearCordons marks the engines that operators took out. While that cannot be
+// looked at, the last word stands.
+func (f *fleet) hearCordons(ctx context.Context, engines []ledger.Registered) {
+	if f.o.cfg.Operations == nil {
+		return
+	}
+	cordons, err := f.o.cfg.Operations.Cordons(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil {
+		f.cordons = cordons
+	}
+	for i := range engines {
+		if _, out := f.cordons[engines[i].ID]; out {
+			engines[i].Cordoned = true
+		}
+	}
+}
+
+func (f *fleet) cordoned() map[handoff.EngineID]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cordons
 }
 
 func (f *fleet) rebuild(ctx context.Context, e ledger.Engine) {
@@ -186,7 +213,11 @@ func (f *fleet) Begin(p handoff.Plan, tokens uint32) error { return f.choose.beg
 // Place is the activities' Placer: the next plan's seats.
 func (f *fleet) Place(ctx context.Context, in steps.Input, exclude []handoff.EngineID) (p, d handoff.Seat, route steps.Route, err error) {
 	f.refresh(ctx) // what failed may have been a view of an earlier life
-	if err := f.place(ctx, &in, pins{}, exclude); err != nil {
+	var pin pins
+	if in.Pin != nil { // an operator's word goes before what the handoff would avoid
+		pin = pins{string(in.Pin.Prefill), string(in.Pin.Decode)}
+	}
+	if err := f.place(ctx, &in, pin, exclude); err != nil {
 		return p, d, route, err
 	}
 	return in.Plan.P, in.Plan.D, in.Route, nil

@@ -124,6 +124,9 @@ func (o *Orchestrator) run() {
 	o.background(func(ctx context.Context) { o.steps.RenewLeases(ctx, o.cfg.Lease) })
 	o.background(o.fleet.run)
 	o.background(o.sweep)
+	if o.cfg.Operations != nil {
+		o.background(o.watchLeaks)
+	}
 }
 
 func dialTemporal(ctx context.Context, cfg Config, beat *pulse) (client.Client, error) {
