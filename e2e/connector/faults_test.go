@@ -212,9 +212,3 @@ func TestATransferdThatDiesBeforeTheCommitIsPlannedAnew(t *testing.T) {
 		})
 	}
 }
-
-func TestNoDEverComputedAPrompt(t *testing.T) {
-	if c := lookAtD(t); c.local != 0 {
-		t.Errorf("%d tokens of prompts were computed by D", c.local)
-	}
-}

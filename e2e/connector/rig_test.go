@@ -36,6 +36,7 @@ type engines struct {
 	vllm  map[string]*vllmenv.Engine // by seat
 	plain *vllmenv.Engine
 	dir   string
+	env   vllmenv.Env
 }
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -88,12 +89,11 @@ func open(ctx context.Context, dir string) (*engines, error) {
 	if err != nil {
 		return r, err
 	}
-	env, err := vllmenv.Install(ctx, vllmenv.DefaultDir(cache), os.Stderr)
-	if err != nil {
+	if r.env, err = vllmenv.Install(ctx, vllmenv.DefaultDir(cache), os.Stderr); err != nil {
 		return r, err
 	}
 	tell("vLLM installed")
-	if r.host, err = env.Load(ctx, dir); err != nil {
+	if r.host, err = r.env.Load(ctx, dir); err != nil {
 		return r, err
 	}
 	tell(fmt.Sprintf("vLLM imported (%.0f s of CPU time)", r.host.CPU.Seconds()))
@@ -119,8 +119,13 @@ func (r *engines) engine(ctx context.Context, s fleet.Seat) ([]string, error) {
 	front := filepath.Join(r.dir, "f", s.ID+"-front.sock")
 	o := r.options(s.ID)
 	o.Transfer = map[string]any{"kv_connector": "SurehandConnector", "kv_connector_module_path": "surehand_vllm.connector",
-		"kv_role": role, "engine_id": s.ID, "kv_load_failure_policy": "fail",
+		"kv_role": role, "kv_load_failure_policy": "fail",
 		"kv_connector_extra_config": map[string]any{"transferd_socket": s.Daemon, "front_socket": front}}
+	if s.ID == "d2" { // the same inside of vLLM's connector of connectors
+		o.Transfer = map[string]any{"kv_connector": "MultiConnector", "kv_role": role, "kv_load_failure_policy": "fail",
+			"kv_connector_extra_config": map[string]any{"connectors": []any{o.Transfer}}}
+	}
+	o.Transfer["engine_id"] = s.ID
 	e, err := r.host.Start(ctx, o)
 	if err != nil {
 		return nil, err

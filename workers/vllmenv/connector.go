@@ -13,13 +13,13 @@ import (
 	"github.com/surehand/surehand/transferd/connectors/vllm"
 )
 
-// extra is what the connector imports and vLLM does not.
-const extra = "google-crc32c==1.9.0"
+// extra is what the connector imports and vLLM does not, and what its tests need.
+var extra = []string{"google-crc32c==1.9.0", "pytest==9.2.0", "pluggy==1.7.0", "iniconfig==2.3.1"}
 
 func (e Env) extra(ctx context.Context, out io.Writer) error {
 	client := filepath.Join(e.Dir, "boot", "bin", "uv")
-	return e.tell(ctx, out, client, "pip", "install", "--quiet", "--python", e.Python, "--no-deps", "--only-binary", ":all:",
-		"--target", filepath.Join(e.Dir, "extra"), extra)
+	args := []string{"pip", "install", "--quiet", "--python", e.Python, "--no-deps", "--only-binary", ":all:", "--target", filepath.Join(e.Dir, "extra")}
+	return e.tell(ctx, out, client, append(args, extra...)...)
 }
 
 // connector puts the connector of this very program into a folder of its own

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // step makes one folder of the environment. It is done when its mark holds what
@@ -28,7 +29,7 @@ func (e Env) steps() []step {
 		{"boot", "a package client of its own", uv, e.boot},
 		{"venv", "packages: torch, vLLM, NIXL and what they need, some 0.9 GB", packages, e.packages},
 		{"stubs", "stand-ins for the libraries of a GPU", packages, e.stubs},
-		{"extra", "what our connector needs besides", packages + extra, e.extra},
+		{"extra", "what our connector needs besides", packages + strings.Join(extra, " "), e.extra},
 		{"model", "a tiny random model and its tokenizer", packages + model, e.model},
 	}
 }
