@@ -189,6 +189,18 @@ func TestATransferdThatDiesInTheDecodeIsAdopted(t *testing.T) {
 	atRest(t)
 }
 
+// The front's end is the end of its requests to vLLM, which then stops.
+func TestAFrontThatDiesInTheDecodeBreaksItsStreamTyped(t *testing.T) {
+	prompt := promptOf(t, 200)
+	a := strike(t, prompt, func() { must(t, rig.Process("d1").Kill()) })
+	t.Logf("the client got %d pieces, then %+v", a.Pieces, a.Failure)
+	if err := a.Typed(); err != nil || a.Failure == nil {
+		t.Errorf("%v, %+v", err, a.Failure)
+	}
+	must(t, rig.Process("d1").Start(t.Context()))
+	atRest(t)
+}
+
 func TestATransferdThatDiesBeforeTheCommitIsPlannedAnew(t *testing.T) {
 	for _, name := range []string{"td1", "tp1"} {
 		t.Run(name, func(t *testing.T) {
