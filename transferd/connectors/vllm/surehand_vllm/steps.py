@@ -11,9 +11,11 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-IDLE_WAIT = 0.05  # seconds of one idle step; what a request waits for at most when nobody said that it comes
-HOT_WAIT = 0.001  # of one idle step, while a request is on its way
-HOT_FOR = 0.25  # how long after the word that one is
+# An idle step waits for a share of the time since there was news last. What
+# nobody announced (a request of a client that is not the front) is seen that
+# much later, at most.
+SHARE = 0.25
+LEAST_WAIT, MOST_WAIT = 0.001, 4.0  # seconds
 _IN_FLIGHT = 4  # empty steps in a row after which nothing can be under way at the worker
 
 
@@ -34,7 +36,7 @@ class Steps:
         self._changed = threading.Condition()
         self._next = Reports()
         self._empty = 0
-        self._hot_until = 0.0
+        self._news = time.monotonic()
         self.idle_total = 0
 
     def receive(self, request: str, failed: bool) -> None:
@@ -42,31 +44,32 @@ class Steps:
             self._next.received.add(request)
             if failed:
                 self._next.failed.add(request)
-            self._changed.notify()
+            self._wake()
 
     def send(self, request: str) -> None:
         with self._changed:
             self._next.sent.add(request)
-            self._changed.notify()
+            self._wake()
 
     def wake(self) -> None:
         """A request, or the end of one, is on its way to the engine."""
         with self._changed:
-            self._hot_until = time.monotonic() + HOT_FOR
-            self._changed.notify()
+            self._wake()
+
+    def _wake(self) -> None:
+        self._news = time.monotonic()
+        self._changed.notify()
 
     def take(self, is_empty: bool, is_holding: bool) -> Reports:
         """What is to be reported in this step. Waits a moment for it in an idle one."""
         with self._changed:
-            if not is_empty or not is_holding:
-                self._empty = 0
-            else:
+            if is_empty and is_holding and not self._next:
                 self._empty += 1
-            if self._empty > _IN_FLIGHT and not self._next:
+            else:
+                self._empty, self._news = 0, time.monotonic()
+            if self._empty > _IN_FLIGHT:
                 self.idle_total += 1
-                hot = time.monotonic() < self._hot_until
-                self._changed.wait(HOT_WAIT if hot else IDLE_WAIT)
+                since = time.monotonic() - self._news
+                self._changed.wait(min(max(SHARE * since, LEAST_WAIT), MOST_WAIT))
             out, self._next = self._next, Reports()
-            if out:
-                self._empty = 0
             return out

@@ -1,5 +1,6 @@
 """What becomes of vLLM's blocks in each phase of an attempt, at P and at D."""
 
+import threading
 import time
 
 import google_crc32c
@@ -274,3 +275,18 @@ def test_an_idle_step_waits_and_a_busy_one_does_not(rig):
         rig.steps.take(is_empty=True, is_holding=False)
         rig.steps.take(is_empty=False, is_holding=True)
     assert rig.steps.idle_total == 4
+
+
+def test_an_idle_engine_steps_ever_more_rarely_until_there_is_news(rig):
+    def steps(seconds):
+        before, end = rig.steps.idle_total, time.monotonic() + seconds
+        while time.monotonic() < end:
+            rig.steps.take(is_empty=True, is_holding=True)
+        return rig.steps.idle_total - before
+
+    assert steps(0.5) < 100, "a spin takes thousands"
+    waiting = threading.Thread(target=lambda: rig.steps.take(is_empty=True, is_holding=True))
+    waiting.start()
+    rig.steps.send("r")
+    waiting.join(5)
+    assert not waiting.is_alive()
