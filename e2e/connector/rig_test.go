@@ -106,6 +106,13 @@ func open(ctx context.Context, dir string) (*engines, error) {
 		return r, err
 	}
 	tell("P, two D, a plain engine and the fleet serve")
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	first, refused := r.gateway().Insist(ctx, traffic.Ask{Model: vllmenv.Served, Prompt: corpus, MaxTokens: 4}, answerWithin, 100*time.Millisecond)
+	if err := first.Whole(); err != nil {
+		return r, fmt.Errorf("the first handoff: %w", err)
+	}
+	tell(fmt.Sprintf("the first handoff, refused %d times before", refused))
 	return r, nil
 }
 
