@@ -16,6 +16,8 @@ import (
 	"github.com/surehand/surehand/transferd/internal/socket"
 )
 
+const schemaPath = "surehand_vllm/schema.binpb"
+
 // Generated gives the files that are made from the contracts, by their paths
 // below this folder.
 func Generated() (map[string][]byte, error) {
@@ -28,7 +30,7 @@ func Generated() (map[string][]byte, error) {
 		return nil, err
 	}
 	return map[string][]byte{
-		"surehand_vllm/schema.binpb": schema,
+		schemaPath:                   schema,
 		"surehand_vllm/constants.py": constants(),
 		"tests/golden/golden.json":   golden,
 	}, nil
