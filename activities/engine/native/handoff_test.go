@@ -185,9 +185,9 @@ func TestPIsNotToldTwiceOfOneTransfer(t *testing.T) {
 			r.d[0].Set(func(f *vllmtest.Faults) { f.TokenGate = gate })
 			x := r.attempt(1, 0, 0)
 			x.must(x.reserve, x.prefill, x.pull)
+			c.fault(r) // D is asked after it
 			x.attach()
 			x.must(x.commit)
-			c.fault(r)
 			close(gate)
 			wants(t, "reader", x.wait(), handoff.CodeNotValidated)
 			r.clean()
