@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func TestAnOperatorMovesALiveHandoffToAnotherEngine(t *testing.T) {
 	s := shared(t)
 	ctx := within(t, 2*requestWithin)
 	op := operator(t, s.GRPC["g2"])
-	ask := s.ask(longPrompt, 20)
+	ask := s.ask(8000, 20) // P computes for four seconds: a short prefill is over before a workflow hears anything
 	struck, err := fault.Strike(ctx, s.Fleet, s.g1(), ask, fault.Prefill, func(e fleet.Event) error {
 		a, err := op.Replace(ctx, &operatev1.SteerRequest{Handoff: fault.PublicID(e.Attempt), Reason: "d1 is slow", Prefill: "p2", Decode: "d2"})
 		if err == nil && a.GetEpoch() != 1 {
@@ -82,7 +83,7 @@ func TestADrainedEngineFinishesWhatItOwesAndTakesNothingNew(t *testing.T) {
 	}()
 	long := make(chan traffic.Answer, 1)
 	begun := make(chan struct{})
-	ask := s.ask(shortPrompt, 300)
+	ask := s.ask(shortPrompt, 600)
 	ask.OnPiece = func(n int) {
 		if n == 5 {
 			close(begun)
@@ -97,6 +98,15 @@ func TestADrainedEngineFinishesWhatItOwesAndTakesNothingNew(t *testing.T) {
 	first, err := owes.Recv()
 	if err != nil || len(first.GetHeld()) != 1 || first.GetHeld()[0].GetKind() != "target" || !strings.HasPrefix(first.GetHeld()[0].GetOwner(), fleet.DefaultTenant+"/") || first.GetHeld()[0].GetBlocks() == 0 {
 		t.Fatalf("d1 owes %v %v", first, err)
+	}
+	for other := operator(t, s.GRPC["g2"]); ; { // the other gateway hears of it at its next look
+		e, err := other.Engines(ctx, &operatev1.EnginesRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(e.GetEngines(), func(e *operatev1.EngineState) bool { return e.GetEngine() == "d1" && e.GetCordoned() }) {
+			break
+		}
 	}
 	if a := s.g2().Send(ctx, traffic.Ask{Model: s.Options.ModelName(), Prompt: traffic.Words(shortPrompt), MaxTokens: 5, Decode: "d1"}); a.Whole() == nil {
 		t.Error("a drained engine takes a request that names it")
@@ -115,7 +125,7 @@ func TestADrainedEngineFinishesWhatItOwesAndTakesNothingNew(t *testing.T) {
 	if !errors.Is(err, io.EOF) {
 		t.Errorf("the drain ended with %v", err)
 	}
-	if a := <-long; a.Counted(300) != nil {
+	if a := <-long; a.Counted(600) != nil {
 		t.Errorf("the stream that was there: %s", chaos.Verdict(a))
 	}
 	if err := s.AtRest(ctx, 30*time.Second); err != nil {

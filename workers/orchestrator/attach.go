@@ -13,7 +13,7 @@ import (
 // stopped: the stream held here, a live one of another gateway, one that this
 // process takes over from a gateway that died, or its journal.
 func (o *Orchestrator) Attach(ctx context.Context, tenant, id string, from From) (Attached, error) {
-	if s := o.hub.find(tenant, id); s != nil {
+	if s := o.hub.find(tenant, id); s != nil && !s.isForgone() {
 		o.metrics.attached.WithLabelValues("here").Inc()
 		return s.cameBack(s.follow(true), from), nil
 	}

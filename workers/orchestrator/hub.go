@@ -39,7 +39,7 @@ func (h *hub) join(tenant, id string, body handoff.Digest) (f Follower, s *strea
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := streamKey(tenant, id)
-	if s := h.byID[k]; s != nil && !refusedBeforeCommit(s) {
+	if s := h.byID[k]; s != nil && !refusedBeforeCommit(s) && !s.isForgone() {
 		if s.body != body {
 			return nil, nil, false, handoff.Errorf(handoff.CodeKeyReused, "the idempotency key was used with another body")
 		}

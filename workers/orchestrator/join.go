@@ -46,6 +46,7 @@ func (o *Orchestrator) join(s *stream, id string, r Request, h holder, tries int
 	s.mu.Lock()
 	s.abandoned = func() {
 		cancel()
+		s.forgo()
 		s.fail(handoff.Errorf(handoff.CodeCancelled, whyLeft))
 	}
 	s.mu.Unlock()

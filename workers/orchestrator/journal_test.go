@@ -279,3 +279,27 @@ func TestAClientThatStaysAwayIsGivenUp(t *testing.T) {
 	}
 	f.clean()
 }
+
+// A client that left a copy of another gateway's stream comes back to the same
+// copy's gateway: it is copied anew.
+func TestACopyThatWasLeftIsMadeAnew(t *testing.T) {
+	f, _ := journalled(t, "a", "b")
+	_, release := f.w.Hold(world.TokenAt(3))
+	fo := f.submit("a", kept("k"))
+	some(t, fo, 3)
+	first := f.attach("b", fo.Handoff(), From{})
+	some(t, first, 2)
+	first.Close()
+	for _, again := range []Follower{f.attach("b", fo.Handoff(), From{Position: 2, Epoch: 1}), f.submit("b", kept("k"))} {
+		e, err := again.Next(t.Context())
+		if err != nil || e.Err != nil {
+			t.Fatalf("%+v %v", e, err)
+		}
+		defer again.Close()
+	}
+	release()
+	if text, end := read(t, f.submit("b", kept("k"))); text != world.Text || end.Finish != "stop" {
+		t.Errorf("%q %+v", text, end)
+	}
+	rest(t, fo, 3)
+}

@@ -52,6 +52,7 @@ type stream struct {
 	first     time.Duration // to the first token
 	ended     time.Time
 	elsewhere bool   // its key was held by another run when it was asked for
+	forgone   bool   // a look-up or copy whose clients left: its end is not the handoff's
 	left      bool   // ended by leave: its workflow must hear of it
 	abandoned func() // called once when the last follower left an unfinished stream
 }
@@ -180,6 +181,20 @@ func (s *stream) leave(err *handoff.Error, unless func(*stream) bool) (in steps.
 		s.over(s, err.Code.String())
 	}
 	return in, was, true
+}
+
+// forgo says that the stream's end will be this process's alone: who comes next
+// looks anew.
+func (s *stream) forgo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgone = s.forgone || !s.done && s.role != roleReads
+}
+
+func (s *stream) isForgone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forgone
 }
 
 // forsake ends a look-up or a copy whose stream is over.
