@@ -29,6 +29,8 @@ require (
 
 require github.com/grafana/grafana-foundation-sdk/go v0.0.22
 
+require github.com/anishathalye/porcupine v1.3.1 // indirect
+
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
+
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 )
@@ -22,7 +25,11 @@ var scenarios = map[string]func(*flow){
 	"refused": func(f *flow) {
 		f.w.Refuse("p0", handoff.StepPrefill, handoff.Errorf(handoff.CodeInvalid, "no such model"))
 	},
-	"nobody D":  func(f *flow) { f.w.Refuse("d0", handoff.StepReserve, handoff.Errorf(handoff.CodeCapacity, "full")) },
+	"nobody D": func(f *flow) { f.w.Refuse("d0", handoff.StepReserve, handoff.Errorf(handoff.CodeCapacity, "full")) },
+	"asked": func(f *flow) { // neither D nor P can prove anything: the reader is asked
+		f.w.Refuse("d0", handoff.StepCommit, handoff.Errorf(handoff.CodeUnavailable, "no answer"))
+		f.w.Refuse("d0", handoff.StepUndoTransfer, handoff.Errorf(handoff.CodeUnavailable, "no answer"))
+	},
 	"cancelled": func(f *flow) { f.stream = func(handoff.Plan) { f.env.CancelWorkflow() } },
 }
 
@@ -30,11 +37,14 @@ var scenarios = map[string]func(*flow){
 func stepsOf(t *testing.T, prepare func(*flow)) []call {
 	f := newFlow(t)
 	prepare(f)
-	f.run()
+	if out, _ := f.run(); len(out.Parked) > 0 {
+		f.w.Pass(2 * f.in.Lease)
+	}
 	f.clean()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.calls)
+	// What was only asked again for want of an answer is unwound once.
+	return slices.DeleteFunc(slices.Clone(f.calls), func(c call) bool { return c.n > 2 })
 }
 
 // unwind runs a scenario with one fault and demands that it ends typed, leaves
@@ -45,7 +55,7 @@ func unwind(t *testing.T, prepare func(*flow), c call, bad fault) {
 	prepare(f)
 	f.faults = at(c, bad)
 	out, err := f.run()
-	if err == nil && !out.Committed && out.Code != "" || err != nil && out.Code == "" {
+	if err == nil && !out.Sticks() || err != nil && out.Code == "" {
 		t.Errorf("ended neither whole nor typed: %+v, %v", out, err)
 	}
 	if v := f.w.Visible(); len(v) > 0 && len(out.Parked) == 0 {
@@ -98,5 +108,38 @@ func TestRepeatEveryUndo(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// names collects what a worker is given.
+type names struct {
+	worker.ActivityRegistry
+	all []handoff.Step
+}
+
+func (n *names) RegisterActivityWithOptions(_ any, o activity.RegisterOptions) {
+	n.all = append(n.all, handoff.Step(o.Name))
+}
+
+// The helpers above take their steps from what the scenarios do: an activity
+// that is registered and in none of them would be forgotten.
+func TestEveryRegisteredStepIsUnwound(t *testing.T) {
+	var registered names
+	newFlow(t).steps.Register(&registered)
+	if len(registered.all) < 13 {
+		t.Errorf("%d steps are registered", len(registered.all))
+	}
+	unwound := map[handoff.Step]bool{}
+	for _, prepare := range scenarios {
+		for _, c := range stepsOf(t, prepare) {
+			unwound[c.step] = true
+		}
+	}
+	for _, step := range registered.all {
+		if undo := steps.Undo[step]; undo == "" {
+			t.Errorf("%s has no undo and does not say why", step)
+		} else if !unwound[step] && undo != "none: it only looks" {
+			t.Errorf("%s is registered and no scenario takes it", step)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/surehand/surehand/activities/ledger"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/e2e/check"
 )
 
 // planned notes a plan that history has: everything before it is superseded.
@@ -32,6 +33,27 @@ func (s *Sim) committed(a handoff.Attempt, at string, ans handoff.TargetAnswer, 
 	}
 	if e := s.hosts[at].engine; ans.State == handoff.TargetCommitted && !s.shows(e, a) && !s.finished(e, a) {
 		s.violate("S14: %s was answered committed at %s, whose page does not show it", name(a), at)
+	}
+}
+
+// owns notes an operation on an attempt at a daemon, for the history's judge.
+func (s *Sim) owns(op, at string, a handoff.Attempt) (answered func(handoff.TargetState, error)) {
+	done := s.owners.Call(check.Op{Object: at + " " + a.String(), Name: op})
+	return func(state handoff.TargetState, err error) {
+		switch code := handoff.CodeOf(err); {
+		case err != nil && code == handoff.CodeUnavailable:
+			done(check.Unknown)
+		case code == handoff.CodeClosed, err == nil && state == handoff.TargetClosed:
+			done("closed")
+		case code == handoff.CodeAborted, err == nil && state == handoff.TargetAborted:
+			done("aborted")
+		case err != nil:
+			done("refused")
+		case state == handoff.TargetCommitted:
+			done("committed")
+		default:
+			done("opened")
+		}
 	}
 }
 

@@ -40,7 +40,8 @@ type lane struct {
 	once   sync.Once
 
 	mu    sync.Mutex
-	reads int // begun at TP and not done
+	asked int // reads that TP serves now
+	reads int // of them, begun and not done
 }
 
 // asked is one frame of TD on its way, and what TP does with it.
@@ -207,12 +208,13 @@ func (l *lane) Read(runs []wire.Run) error {
 
 // read copies pieces at TP and sends them.
 func (l *lane) read(ps []uint32) {
-	l.count(1)
-	defer l.count(-1)
+	l.count(&l.asked, 1)
+	defer l.count(&l.asked, -1)
 	if err := l.reading.Begin(ps); err != nil {
 		l.send(frame{name: "lane-refused", hand: func() error { return err }})
 		return
 	}
+	l.count(&l.reads, 1)
 	time.Sleep(time.Millisecond)
 	var buffer []byte
 	views, err := l.reading.Views(ps, nil, &buffer)
@@ -222,6 +224,7 @@ func (l *lane) read(ps []uint32) {
 		data[i] = slices.Clone(views[i])
 		entries[i] = wire.Entry{Piece: p, Length: l.reading.Length(p), Check: wire.Checksum(data[i])}
 	}
+	l.count(&l.reads, -1)
 	l.reading.Done(len(ps))
 	if err != nil {
 		l.cutOff()
@@ -243,13 +246,13 @@ func (l *lane) read(ps []uint32) {
 func (l *lane) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.reads > 0
+	return l.asked > 0
 }
 
-func (l *lane) count(n int) {
+func (l *lane) count(n *int, by int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reads += n
+	*n += by
 }
 
 // Ask implements transport.Lane.

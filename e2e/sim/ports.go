@@ -99,11 +99,14 @@ func (r remoteDaemon) Pull(ctx context.Context, q transfer.PullSpec, _ func(tran
 }
 
 func (r remoteDaemon) Commit(ctx context.Context, p handoff.Plan, t handoff.Token, _ handoff.OperationID, lease time.Duration) (transfer.TargetAnswer, error) {
-	return fetch(ctx, r.s, r.from, r.at, "commit", p.Attempt, func(context.Context) (transfer.TargetAnswer, error) {
+	answered := r.s.owns("commit", r.at, p.Attempt)
+	out, err := fetch(ctx, r.s, r.from, r.at, "commit", p.Attempt, func(context.Context) (transfer.TargetAnswer, error) {
 		ans, err := r.core().Commit(p, t, lease)
 		r.s.committed(p.Attempt, r.at, ans, err)
 		return transfer.TargetAnswer{State: ans.State, Token: ans.Token}, err
 	})
+	answered(out.State, err)
+	return out, err
 }
 
 func (r remoteDaemon) Undo(ctx context.Context, p handoff.Plan, _ handoff.OperationID, sides transfer.Sides) (transfer.CloseAnswer, error) {
@@ -119,13 +122,19 @@ func (r remoteDaemon) close(ctx context.Context, op string, p handoff.Plan, side
 	if sides.Source {
 		side = "-source"
 	}
-	return fetch(ctx, r.s, r.from, r.at, op+side, p.Attempt, func(context.Context) (transfer.CloseAnswer, error) {
+	answered := func(handoff.TargetState, error) {}
+	if sides.Target {
+		answered = r.s.owns(op, r.at, p.Attempt)
+	}
+	out, err := fetch(ctx, r.s, r.from, r.at, op+side, p.Attempt, func(context.Context) (transfer.CloseAnswer, error) {
 		c, err := do()
 		if err == nil && sides.Target && c.Target == handoff.TargetClosed {
 			r.s.refused(p.Attempt)
 		}
 		return transfer.CloseAnswer{Target: c.Target, Source: c.Source, Validated: c.Validated, Drained: c.Drained, Token: c.Token}, err
 	})
+	answered(out.Target, err)
+	return out, err
 }
 
 func (r remoteDaemon) Renew(ctx context.Context, targets, sources []handoff.Attempt, lease time.Duration) ([]handoff.Attempt, error) {

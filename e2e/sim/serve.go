@@ -41,15 +41,21 @@ func (e *engineSim) reserve(_ context.Context, r engine.Reservation) (engine.Res
 	if bs == nil {
 		return engine.Reserved{}, handoff.Errorf(handoff.CodeClosed, "this attempt is over")
 	}
+	answered := e.s.owns("open", e.h.name, a)
+	var state handoff.TargetState
 	err := e.beside(a, "open-target", func(att *fence.Engine) error {
-		t, _, err := e.h.core().OpenTarget(att, fence.TargetSpec{Plan: r.Plan, Shape: shape(e.revision), Offsets: offsets(bs), Slot: d.slot, Lease: r.Lease})
+		t, now, err := e.h.core().OpenTarget(att, fence.TargetSpec{Plan: r.Plan, Shape: shape(e.revision), Offsets: offsets(bs), Slot: d.slot, Lease: r.Lease})
 		if err == nil {
 			e.mu.Lock()
-			d.token, d.opened = t, true
+			d.token, d.opened, state = t, true, now
 			e.mu.Unlock()
 		}
 		return err
 	})
+	e.mu.Lock()
+	now := state
+	e.mu.Unlock()
+	answered(now, err)
 	if err != nil && handoff.CodeOf(err) != handoff.CodeUnavailable {
 		e.mu.Lock()
 		if !d.opened && d.blocks != nil { // refused before it was open: nothing can be written

@@ -14,6 +14,7 @@ import (
 	"github.com/surehand/surehand/activities/ledger"
 	"github.com/surehand/surehand/activities/ledger/memledger"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/e2e/check"
 	"github.com/surehand/surehand/transferd/fence"
 )
 
@@ -60,6 +61,7 @@ type Report struct {
 	Outcome    string // of the workflow
 	Client     string // what the client has
 	Reached    map[string]int
+	owners     *check.Log
 	Unjudged   string // why the end of this run says nothing; empty: it was judged
 }
 
@@ -86,6 +88,7 @@ type Sim struct {
 	timers []timer
 	told   map[handoff.Attempt]bool // answered closed by TD, for good
 	late   map[handoff.Attempt]bool // planned after the cancel was recorded
+	owners check.Log                // what daemons were asked and answered
 	skew   time.Duration            // of the ledger's clock
 
 	held   map[string]time.Time // paused processes
@@ -113,7 +116,13 @@ func Run(t *testing.T, c Case) (out Report) {
 		s := newSim(c)
 		s.run()
 		out = s.out
+		if out.owners = &s.owners; out.Unjudged != "" {
+			out.owners = nil
+		}
 	})
+	if out.owners != nil && !out.owners.Judge(check.Ownership, patience) {
+		out.Violations = append(out.Violations, "S2: no order of what the daemons answered is one that the protocol allows")
+	}
 	return out
 }
 
@@ -222,6 +231,9 @@ func (s *Sim) run() {
 	s.rest()
 	s.finish()
 }
+
+// patience of porcupine with one run's history, which is some twenty operations.
+const patience = 10 * time.Second
 
 const (
 	restTime = 60 * time.Second // past every lease and background repeat

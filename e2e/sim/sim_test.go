@@ -114,6 +114,25 @@ func TestEveryFaultAtEveryPoint(t *testing.T) {
 		tally.add(wantHolds(t, Case{Seed: rng.Uint64(), Strikes: []Strike{strike(), strike(), strike()}}))
 	}
 	t.Logf("with pairs and triples: %s", tally)
+	for _, name := range rare {
+		if tally.reached[name] == 0 {
+			t.Errorf("never reached: %s: the run was too weak to say much", name)
+		}
+	}
+}
+
+// rare states that a full run must have seen, or it was too weak.
+var rare = []string{
+	"a byte of an attempt given up is dropped",
+	"a commit was refused",
+	"a displaced connection's token is not taken",
+	"a late completion of a task was refused",
+	"a process stood still past its lease",
+	"a reader gave an attempt up when asked",
+	"a worker took another's workflow over",
+	"another epoch was planned",
+	"another reader was named",
+	"the ledger was rebuilt from the daemons",
 }
 
 // tally counts what runs came to.

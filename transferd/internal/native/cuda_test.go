@@ -10,6 +10,8 @@ import (
 
 	"github.com/surehand/surehand/transferd/internal/native"
 	"github.com/surehand/surehand/transferd/internal/native/fakecuda"
+
+	"go.uber.org/goleak"
 )
 
 // The test binary is the engine's process as well: a handle is never opened by the
@@ -24,7 +26,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 const deviceBytes = 6 << 20 // more than fits into the staging memory at once
