@@ -55,6 +55,7 @@ func follow(controls map[string]*daemon.Control) *traces {
 			for ctx.Err() == nil {
 				// Ends with the daemon's life; the next one is followed anew.
 				_ = c.Watch(ctx, t.add)
+				t.missed()
 				select {
 				case <-ctx.Done():
 				case <-time.After(pollEvery):
@@ -63,6 +64,15 @@ func follow(controls map[string]*daemon.Control) *traces {
 		})
 	}
 	return t
+}
+
+// missed notes that a daemon may have told something that nobody heard.
+func (t *traces) missed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.events); n > 0 && t.events[n-1].Machine != gap {
+		t.events = append(t.events, Event{Machine: gap})
+	}
 }
 
 func (t *traces) stop() {
