@@ -57,11 +57,13 @@ func (a *announcer) flush(ctx context.Context) error {
 
 // blocks announces the first n blocks in every layer: a prefix hit.
 func (a *announcer) blocks(ctx context.Context, n int) error {
-	if n == 0 {
-		return nil
-	}
-	for layer := range a.e.form.layout.Layers {
-		if err := a.stretch(ctx, stretch{layer, 0, n}); err != nil {
+	return a.stretches(ctx, 0, n)
+}
+
+// stretches announces blocks first..last-1 in every layer.
+func (a *announcer) stretches(ctx context.Context, first, last int) error {
+	for layer := 0; first < last && layer < a.e.form.layout.Layers; layer++ {
+		if err := a.stretch(ctx, stretch{layer, first, last}); err != nil {
 			return err
 		}
 	}

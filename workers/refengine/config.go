@@ -43,6 +43,10 @@ const (
 	defaultGrace     = 5 * time.Second
 )
 
+// DefaultSerialBelow is where overlapping the transfer with the prefill begins to
+// pay, as task bench:overlap finds it: shorter prompts lose by it.
+const DefaultSerialBelow = 128
+
 // Config of one engine process.
 type Config struct {
 	ID              handoff.EngineID
@@ -60,6 +64,7 @@ type Config struct {
 	Slots           int              // attempts that hold memory at once; 0: 128
 	MaxRunning      int              // prefills, and decodes, that share the device at once; 0: 64
 	ChunkTokens     int              // of one step of prefill; 0: 64, synthetic 512
+	SerialBelow     int              // prompts of fewer tokens are announced once they are computed, not layer by layer
 	Poison          bool             // scrub freed memory with NaN instead of zeros
 	Lease           time.Duration    // when the caller names none; 0: handoff.LeaseDefault
 	Grace           time.Duration    // for running attempts when the process is asked to stop; 0: 5 s

@@ -120,8 +120,12 @@ func (e *Engine) fill(s *source) error {
 		return err
 	}
 	for running := true; running; {
+		news := out.news
+		if e.isSerial(s) {
+			news = nil
+		}
 		select {
-		case <-out.news:
+		case <-news:
 		case <-task.Done():
 			running = false
 		case <-s.stop.done():
@@ -129,7 +133,7 @@ func (e *Engine) fill(s *source) error {
 			<-task.Done()
 			return s.why()
 		}
-		if err := out.flush(e.ctx); err != nil {
+		if err := e.announce(s, out); err != nil {
 			task.Stop(err)
 			<-task.Done()
 			return err
@@ -154,6 +158,19 @@ func (e *Engine) fill(s *source) error {
 	}
 	s.run.seal(len(s.prompt.tokens), s.cached, time.Since(began))
 	return nil
+}
+
+// isSerial says that a prompt is too short for its transfer to overlap its compute:
+// a frame a layer would cost more than what the overlap hides.
+func (e *Engine) isSerial(s *source) bool { return len(s.prompt.tokens) < e.c.SerialBelow }
+
+// announce tells what was written since; of a short prompt once, when all of it is.
+func (e *Engine) announce(s *source, out *announcer) error {
+	if !e.isSerial(s) {
+		return out.flush(e.ctx)
+	}
+	l := e.form.layout
+	return out.stretches(e.ctx, s.cached/l.BlockTokens, l.BlocksFor(len(s.prompt.tokens)))
 }
 
 // whyClosed finds the cause of a source that was closed before its seal: the
