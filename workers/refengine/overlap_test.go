@@ -41,7 +41,7 @@ func TestAShortPromptIsAnnouncedOnceAndWhole(t *testing.T) {
 
 // BenchmarkOverlap gives, by prompt length, the time between P's seal and the
 // validated pull: what the prefill did not hide of the transfer. The shortest
-// prompt from which on overlapping wins is what --serial-below should be.
+// prompt that gains by overlapping is what --serial-below should be.
 func BenchmarkOverlap(b *testing.B) {
 	lengths := []int{16, 32, 64, 128, 256, 512, 1024, 2048}
 	serial, overlapped := exposures(b, "serial", heavy(1<<20), lengths), exposures(b, "overlapped", heavy(0), lengths)
@@ -49,11 +49,11 @@ func BenchmarkOverlap(b *testing.B) {
 	for i, n := range slices.Backward(lengths) {
 		fmt.Printf("# %5d tokens: exposed %8s serial, %8s overlapped: %.2f x\n", n, serial[i].Round(10*time.Microsecond), overlapped[i].Round(10*time.Microsecond),
 			float64(overlapped[i])/float64(max(serial[i], 1)))
-		if overlapped[i] < serial[i] && (crossing == 0 || crossing == lengths[i+1]) {
+		if overlapped[i] < serial[i] {
 			crossing = n
 		}
 	}
-	fmt.Printf("# overlapping wins from %d tokens on: --serial-below %d\n", crossing, crossing)
+	fmt.Printf("# the shortest prompt that gains by overlapping has %d tokens: --serial-below %d\n", crossing, crossing)
 }
 
 // exposures gives the median of each length.
