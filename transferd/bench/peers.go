@@ -38,7 +38,7 @@ const (
 	nixlTCPRow  = "NIXL 1.5.1, tcp"
 	mooncakeRow = "Mooncake TE 0.3.13, tcp"
 
-	peerStart = time.Minute // to import, register, connect and read everything once
+	peerStart = 2 * time.Minute // to import, register, connect and read everything once
 )
 
 // peer is one pair of processes that reads the rig's blocks.
