@@ -16,14 +16,16 @@ func init() {
 	register(Fault{Name: "corrupt", About: "every page of the engine's KV segment is altered at rest", Victims: []string{"p1", "d1"},
 		Expect: map[string]Expected{"*": "EEEEEELW"},
 		Inject: func(_ context.Context, s *Stage, v string) (Heal, error) {
-			return healed, corrupt(s.Process(v).PID(), v)
+			return healed, Corrupt(s.Process(v).PID(), v)
 		}})
 }
 
 // page of memory: a byte in each is enough.
 const page = 4096
 
-func corrupt(pid int, engine string) (err error) {
+// Corrupt alters a byte in each page of an engine's KV segment, also of one that
+// is stopped.
+func Corrupt(pid int, engine string) (err error) {
 	segments, err := mapped(pid, "memfd:surehand-"+engine+" ")
 	if err != nil {
 		return err

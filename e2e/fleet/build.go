@@ -21,6 +21,7 @@ var ErrNoTemporal = errors.New("the embedded Temporal server is not built: run `
 type Programs struct {
 	Surehand, Transferd, Temporal string
 	Redis                         string // empty: `surehand store` in its place
+	Engine                        string // of engines of another kind; empty: Surehand
 }
 
 // Build makes the programs from this checkout; what has not changed is not made
@@ -45,6 +46,16 @@ func Build(ctx context.Context, patience bool) (Programs, error) {
 		p.Redis = path
 	}
 	return p, nil
+}
+
+// Program makes one more program of this checkout, named so, beside a fleet's.
+func Program(ctx context.Context, name, target string) (string, error) {
+	root, err := sources()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(root, ".surehand", "e2e", name)
+	return path, compile(ctx, root, path, target)
 }
 
 // sources is the root of the checkout that this package was compiled from, or

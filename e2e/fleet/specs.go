@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -88,8 +89,9 @@ func (f *Fleet) daemonSpec(s seat) spec {
 }
 
 func (f *Fleet) engineSpec(ctx context.Context, s seat) (spec, error) {
-	args := []string{"engine", "--transferd-socket", s.socket}
+	args, path := []string{"engine", "--transferd-socket", s.socket}, f.programs.Surehand
 	if f.Options.Engine != nil {
+		path = cmp.Or(f.programs.Engine, path)
 		var err error
 		if args, err = f.Options.Engine(ctx, Seat{s.id, s.role, s.socket}); err != nil {
 			return spec{}, err
@@ -97,7 +99,7 @@ func (f *Fleet) engineSpec(ctx context.Context, s seat) (spec, error) {
 	} else {
 		args = append(args, f.Options.engineArgs()...)
 	}
-	return spec{name: s.id, path: f.programs.Surehand, says: true, listens: []string{s.engine}, args: append(args, "--role", s.role, "--id", s.id,
+	return spec{name: s.id, path: path, says: true, listens: []string{s.engine}, args: append(args, "--role", s.role, "--id", s.id,
 		"--listen", s.engine, "--transferd-control", s.control, "--redis", f.RedisURL, "--metrics", s.metrics)}, nil
 }
 

