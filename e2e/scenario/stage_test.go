@@ -137,6 +137,9 @@ func (s *stage) atRest(t *testing.T) {
 	if err := s.AtRest(t.Context(), restWithin); err != nil {
 		t.Error(err)
 	}
+	if err := fleet.Paths(s.Since(0)); err != nil {
+		t.Errorf("a daemon's trace is no path of the table: %s", err)
+	}
 }
 
 // fine fails the test unless a fresh request is soon answered whole (L3).
