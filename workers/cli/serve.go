@@ -44,13 +44,14 @@ const (
 // serveFlags are serve's own.
 type serveFlags struct {
 	backends
-	listen    gateway.Listen
-	advertise string
-	access    string
-	journal   bool
-	grace     time.Duration
-	native    nativeFlags
-	pprof     string
+	listen     gateway.Listen
+	advertise  string
+	access     string
+	journal    bool
+	grace      time.Duration
+	native     nativeFlags
+	pprof      string
+	temporalUI string
 }
 
 func newServe() *cobra.Command {
@@ -69,6 +70,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&s.access, "access", "", "YAML file of who may call: tenants, operators, their keys and limits (default: every caller is believed; loopback only)")
 	f.BoolVar(&s.journal, "journal", false, "keep the tokens of every answer for a while, whether its request asks for that or not")
 	f.DurationVar(&s.grace, "grace", gateway.DefaultGrace, "for streams, after SIGTERM")
+	f.StringVar(&s.temporalUI, "temporal-ui", "", "address of Temporal's UI, such as http://127.0.0.1:8233, for the links of the page at /ui/ (default none)")
 	f.StringVar(&s.pprof, "pprof", "", "loopback address for Go profiles at /debug/pprof/ (default none)")
 	_ = f.MarkHidden("pprof") // fails for an unknown flag only
 	s.flags(c)
@@ -110,7 +112,7 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 		return errors.Join(err, listeners.Close())
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Native: engines, Operate: o.Orchestrator, Journal: s.journal}
+	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Native: engines, Operate: o.Orchestrator, Journal: s.journal, Temporal: s.temporalUI}
 	beside := &company{}
 	defer beside.close()
 	if o.store != nil {

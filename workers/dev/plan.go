@@ -120,6 +120,9 @@ func newPlan(c Config, with programs) (*plan, error) {
 	}
 	args := append([]string{"serve", "--listen", p.http, "--grpc", p.grpc, "--temporal", p.temporal,
 		"--redis", p.redis, "--grace", GatewayGrace.String()}, c.GatewayArgs...)
+	if p.ui != "" {
+		args = append(args, "--temporal-ui", "http://"+p.ui)
+	}
 	p.specs = append(p.specs, Spec{Name: nameGateway, Path: with.self, Args: args, Env: c.GatewayEnv, Needs: needs,
 		Rank: rankGateway, Grace: GatewayGrace + 5*time.Second, Addresses: map[string]string{"http": p.http, "grpc": p.grpc}})
 	p.moved = free.moved

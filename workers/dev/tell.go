@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 )
 
@@ -52,6 +53,7 @@ Surehand is ready (%.1f s, %d processes, data in %s)
 
   OpenAI API    %s
   gRPC          %s
+  Live page     %s/ui/
   Temporal UI   %s
   Metrics       %s
 
@@ -60,7 +62,7 @@ Try:
 %s
 
 Ctrl-C stops it, and keeps the histories.
-`, r.Seconds, len(r.Children), r.Data, r.HTTP, r.GRPC, ui, r.Metrics, r.curl)
+`, r.Seconds, len(r.Children), r.Data, r.HTTP, r.GRPC, strings.TrimSuffix(r.HTTP, "/v1"), ui, r.Metrics, r.curl)
 	return err
 }
 

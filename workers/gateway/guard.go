@@ -12,18 +12,28 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/access"
+	"github.com/surehand/surehand/workers/ui"
 )
 
 // Who may call what, on both ports. What is not listed is for tenants and
 // operators, so that nothing new is open by being forgotten.
 var (
-	openPaths   = map[string]bool{"/healthz": true, "/readyz": true}
+	openPaths   = open("/healthz", "/readyz")
 	metricsPath = "/metrics" // for operators, and for a fleet's own scraper
 
 	openService    = "/grpc.health.v1.Health/"
 	fleetServices  = []string{"/surehand.submit.v1.Reader/"}
 	operatorPrefix = "/surehand.operate.v1."
 )
+
+// open are paths that hold nothing: the page at /ui/ asks with its caller's key.
+func open(paths ...string) map[string]bool {
+	out := map[string]bool{}
+	for _, p := range append(paths, ui.Pages...) {
+		out[p] = true
+	}
+	return out
+}
 
 // unauthenticated is what a caller without good credentials is told, whatever it
 // asked for.

@@ -36,6 +36,7 @@ func (g *Gateway) Handler() http.Handler {
 	mux.Handle("GET /healthz", telemetry.Alive())
 	mux.Handle("GET /readyz", telemetry.Ready(g.Ready))
 	mux.Handle("GET /metrics", telemetry.Metrics(g.Registry))
+	g.page().Register(mux)
 	for _, path := range []string{"/v1/completions", "/v1/chat/completions", "/v1/models", "/healthz", "/readyz", "/metrics"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			(&refusal{cause: handoff.Errorf(handoff.CodeInvalid, "%s does not take %s", path, clip(r.Method)), name: "method_not_allowed", status: http.StatusMethodNotAllowed}).write(w, "")

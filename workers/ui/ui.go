@@ -53,13 +53,18 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 // shown is how many of the newest handoffs the list holds.
 const shown = 50
 
-// Register adds the page's paths.
-func (u UI) Register(mux *http.ServeMux) error {
-	page, err := fs.Sub(files, "page")
-	if err != nil {
-		return err
+// page is what is embedded.
+func page() fs.FS {
+	sub, err := fs.Sub(files, "page")
+	if err != nil { // the name is wrong, which no build of this package has
+		panic(err)
 	}
-	static := http.StripPrefix(Prefix, http.FileServerFS(page))
+	return sub
+}
+
+// Register adds the page's paths.
+func (u UI) Register(mux *http.ServeMux) {
+	static := http.StripPrefix(Prefix, http.FileServerFS(page()))
 	mux.Handle("GET "+Prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -72,7 +77,6 @@ func (u UI) Register(mux *http.ServeMux) error {
 	mux.HandleFunc("GET /ui/api/fleet", u.fleet)
 	mux.HandleFunc("GET /ui/api/handoffs", u.handoffs)
 	mux.HandleFunc("GET /ui/api/handoffs/{id}", u.handoff)
-	return nil
 }
 
 func (u UI) fleet(w http.ResponseWriter, r *http.Request) {
