@@ -4,6 +4,7 @@ package mover
 
 import (
 	"context"
+	"crypto/tls"
 	"sync"
 	"time"
 
@@ -28,8 +29,14 @@ type Directory interface {
 	Mover(address string) (Mover, error)
 }
 
-// Dialer is the Directory over gRPC. The zero value is ready.
+// Dialer is the Directory over gRPC. The zero value speaks to loopback only.
 type Dialer struct {
+	// TLS, when it is set, is spoken to every daemon, which must show the
+	// certificate of the node that Node names at its address: whoever answers for
+	// a daemon says whether an attempt is closed.
+	TLS  *tls.Config
+	Node func(address string) (handoff.NodeID, bool)
+
 	mu    sync.Mutex
 	conns map[string]*client.Control
 }
@@ -41,7 +48,17 @@ func (d *Dialer) Mover(address string) (Mover, error) {
 	if c := d.conns[address]; c != nil {
 		return c, nil
 	}
-	c, err := client.Dial(address)
+	var secure []client.Option
+	if d.TLS != nil {
+		node, ok := d.Node(address)
+		if !ok {
+			return nil, handoff.Errorf(handoff.CodeUnavailable, "no engine has registered a daemon at %s, so its name is not known", address)
+		}
+		config := d.TLS.Clone()
+		config.ServerName = string(node)
+		secure = append(secure, client.WithTLS(config))
+	}
+	c, err := client.Dial(address, secure...)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/surehand/surehand/activities/operations"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
+	"github.com/surehand/surehand/transferd/identity"
 	"github.com/surehand/surehand/workers/orchestrator"
 )
 
@@ -90,6 +91,7 @@ type backends struct {
 	decode                 time.Duration
 	peerCA, peerCert       string
 	peerKey, taskQueue     string
+	trustDomain            string
 	bodyKeys, fleetKey     string
 	window, journalTTL     time.Duration
 	comeback               time.Duration
@@ -117,6 +119,7 @@ func (b *backends) flags(c *cobra.Command) {
 	f.StringVar(&b.peerCA, "peer-ca", "", "PEM file of the CA of engines and other gateways; without it they are spoken to on loopback only")
 	f.StringVar(&b.peerCert, "peer-cert", "", "PEM file of our certificate for them")
 	f.StringVar(&b.peerKey, "peer-key", "", "PEM file of our key for them")
+	f.StringVar(&b.trustDomain, "trust-domain", "", "SPIFFE trust domain of daemons' certificates (default: they name their node as a DNS name)")
 }
 
 // opened is an orchestrator with all that it stands on.
@@ -143,6 +146,10 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 	peers, err := clientTLS(b.peerCA, b.peerCert, b.peerKey)
 	if err != nil {
 		return o, fmt.Errorf("peers: %w", err)
+	}
+	daemons, err := b.daemons()
+	if err != nil {
+		return o, fmt.Errorf("daemons: %w", err)
 	}
 	ledger, err := redisledger.Open(redisledger.Options{URL: b.redis, Plaintext: b.redisPlaintext})
 	if err != nil {
@@ -173,7 +180,7 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 	engines, remote := reference.NewConnections(peers), &orchestrator.Remote{TLS: peers, Key: fleet}
 	o.closers = append(o.closers, engines.Close, remote.Close)
 	o.Orchestrator, err = orchestrator.New(ctx, orchestrator.Config{
-		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Remote: remote, Bodies: bodies,
+		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Daemons: daemons, Remote: remote, Bodies: bodies,
 		Operations: operations.New(o.store), Journal: tokens, JournalTTL: b.journalTTL, Comeback: b.comeback, Window: b.window,
 		Record: steps.Record(b.record), Lease: b.lease, Deadline: b.deadline, Decode: b.decode,
 		SerialBelow: b.serialBelow, MaxEpochs: handoff.Epoch(b.maxEpochs), CountTokens: countTokens, Log: log, Metrics: r,
@@ -183,6 +190,22 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 	}
 	o.closers = append(o.closers, o.Orchestrator.Close)
 	return o, nil
+}
+
+// daemons is how their control sides are spoken to: with an identity of ours, as
+// they let nobody in without. Nil without the files: loopback only.
+func (b *backends) daemons() (*tls.Config, error) {
+	if b.peerCA == "" || b.peerCert == "" || b.peerKey == "" {
+		if b.trustDomain != "" {
+			return nil, errors.New("--trust-domain needs --peer-ca, --peer-cert and --peer-key")
+		}
+		return nil, nil
+	}
+	id, err := identity.Open(identity.Files{Cert: b.peerCert, Key: b.peerKey, CA: b.peerCA, TrustDomain: b.trustDomain})
+	if err != nil {
+		return nil, err
+	}
+	return id.TLS(identity.Orchestrator), nil
 }
 
 // journal keeps delivered tokens in the same Redis as the bodies, sealed under

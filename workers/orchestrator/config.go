@@ -29,6 +29,7 @@ type Config struct {
 	Engines  engine.Directory   // needed
 	Movers   mover.Directory    // nil: transferd, over gRPC
 	Bodies   activities.Bodies  // claim check for recovery; nil: memory only
+	Daemons  *tls.Config        // for the control sides of daemons; nil: loopback only
 	Remote   activities.Readers // how other processes' readers are asked; needed
 	// Operations keep what operators said; nil: there are none.
 	Operations *operations.Store

@@ -30,6 +30,7 @@ type fleet struct {
 	err     error     // of the last refresh
 	at      time.Time // of the last good one
 	first   chan struct{}
+	nodes   map[string]handoff.NodeID   // by control address; kept when an engine is gone, whose attempts still have to be closed
 	cordons map[handoff.EngineID]string // by operators, and why
 }
 
@@ -37,7 +38,7 @@ type fleet struct {
 type pins struct{ prefill, decode string }
 
 func newFleet(o *Orchestrator) *fleet {
-	return &fleet{o: o, choose: newChooser(func(name, to string) { o.log.Warn("breaker", "of", name, "to", to) }), first: make(chan struct{})}
+	return &fleet{o: o, choose: newChooser(func(name, to string) { o.log.Warn("breaker", "of", name, "to", to) }), first: make(chan struct{}), nodes: map[string]handoff.NodeID{}}
 }
 
 // run refreshes the view and rebuilds the account of any engine that the ledger
@@ -64,6 +65,7 @@ func (f *fleet) refresh(ctx context.Context) {
 	f.err = err
 	if err == nil {
 		f.engines, f.at = engines, time.Now()
+		f.remember(engines)
 		select {
 		case <-f.first:
 		default:
@@ -103,6 +105,27 @@ func (f *fleet) cordoned() map[handoff.EngineID]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.cordons
+}
+
+// nodesMost bounds the names of daemons that are remembered.
+const nodesMost = 1 << 16
+
+// remember notes whose daemon is at which address. Callers hold the lock.
+func (f *fleet) remember(engines []ledger.Registered) {
+	if len(f.nodes) > nodesMost {
+		clear(f.nodes)
+	}
+	for _, e := range engines {
+		f.nodes[e.Control] = e.Node
+	}
+}
+
+// nodeAt names the daemon at a control address.
+func (f *fleet) nodeAt(control string) (handoff.NodeID, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, ok := f.nodes[control]
+	return n, ok
 }
 
 func (f *fleet) rebuild(ctx context.Context, e ledger.Engine) {

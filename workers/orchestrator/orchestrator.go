@@ -70,7 +70,7 @@ func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := &mover.Dialer{}
+	dialer := &mover.Dialer{TLS: cfg.Daemons}
 	movers := cfg.Movers
 	if movers == nil {
 		movers = dialer
@@ -80,7 +80,7 @@ func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
 		temporal.Close()
 		return nil, err
 	}
-	o.pulse = beat
+	o.pulse, dialer.Node = beat, o.fleet.nodeAt
 	o.closers = append(o.closers, dialer.Close)
 	o.worker = worker.New(o.temporal, cfg.Temporal.TaskQueue, worker.Options{
 		MaxConcurrentWorkflowTaskExecutionSize:  cfg.InFlight,
