@@ -21,7 +21,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const domain = "kv.example"
 
 // daemon is the control side of a node, as far as a connection goes.
-type daemon struct{ transferv1.UnimplementedTransferServer }
+type daemon struct {
+	transferv1.UnimplementedTransferServer
+}
 
 func (daemon) Describe(context.Context, *transferv1.DescribeRequest) (*transferv1.Description, error) {
 	return &transferv1.Description{Ready: true}, nil
