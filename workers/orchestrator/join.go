@@ -45,9 +45,9 @@ func (o *Orchestrator) join(s *stream, id string, r Request, h holder, tries int
 	ctx, cancel := context.WithCancel(o.life)
 	s.mu.Lock()
 	s.abandoned = func() {
-		cancel()
 		s.forgo()
-		s.fail(handoff.Errorf(handoff.CodeCancelled, whyLeft))
+		s.fail(handoff.Errorf(handoff.CodeCancelled, whyLeft)) // first: the look-up asks whether it is over
+		cancel()
 	}
 	s.mu.Unlock()
 	o.background(func(context.Context) {
@@ -173,6 +173,9 @@ func (o *Orchestrator) takeOver(ctx context.Context, s *stream, in steps.Input, 
 		return "", false, nil
 	case err != nil:
 		release()
+		if s.isOver() { // its client left while history was being asked
+			o.recording(func(ctx context.Context) { o.letGo(ctx, full, me) })
+		}
 		return "", false, err
 	case named.Outcome != nil:
 		release()
@@ -245,6 +248,19 @@ func (o *Orchestrator) keepReading(s *stream, in steps.Input) {
 		return
 	}
 	o.background(func(ctx context.Context) { o.deadline(ctx, s, in) })
+}
+
+// letGo cancels a handoff that history names this process for, though its client
+// has left: nobody would read it, and it would decode to its end.
+func (o *Orchestrator) letGo(ctx context.Context, in steps.Input, me handoff.Reader) {
+	st, err := o.state(ctx, in)
+	switch {
+	case gone(err) || err == nil && st.Reader != me:
+	case err != nil:
+		o.log.Warn("a handoff whose client left is left to its decode's lease", "handoff", in.ID, "error", err.Error())
+	default:
+		o.tellCancel(ctx, in, whyLeft)
+	}
 }
 
 // nameReader asks the workflow to name me, and tells whom it names then.

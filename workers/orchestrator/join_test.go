@@ -7,6 +7,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 
 	"github.com/surehand/surehand/activities"
 	"github.com/surehand/surehand/activities/claimcheck/memcheck"
@@ -102,6 +103,32 @@ func TestATakenOverHandoffIsCancelledByItsNewClient(t *testing.T) {
 		t.Fatal("the new reader is not attached")
 	}
 	fo.Close()
+	if !soon(func() bool { return slices.Contains(f.temporal.methods(), "cancel") }) {
+		t.Error("the workflow was not told")
+	}
+	f.clean()
+}
+
+// The client leaves between the naming and its answer: history names a reader
+// that reads for nobody, so the handoff is cancelled.
+func TestAClientThatLeavesWhileItsReaderIsNamedLeavesNoHandoff(t *testing.T) {
+	f, release := orphaned(t)
+	defer release()
+	submitted, asked := make(chan Follower, 1), 0
+	f.temporal.mu.Lock()
+	f.temporal.reads = nil // whom it named has left: nobody can be told
+	f.temporal.refuse = func(method string) error {
+		if method != "query" {
+			return nil
+		}
+		if asked++; asked != 2 { // the first is before the naming
+			return nil
+		}
+		(<-submitted).Close()
+		return serviceerror.NewCanceled("whoever asked has left")
+	}
+	f.temporal.mu.Unlock()
+	submitted <- f.submit("b", ask("k"))
 	if !soon(func() bool { return slices.Contains(f.temporal.methods(), "cancel") }) {
 		t.Error("the workflow was not told")
 	}

@@ -144,7 +144,7 @@ func TestAFinishedStreamIsToldAgainFromItsJournal(t *testing.T) {
 	fo := f.submit("a", kept("k"))
 	whole, end := read(t, fo)
 	id := "t/" + fo.Handoff()
-	if !soon(func() bool { return f.temporal.run(id).status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED }) {
+	if !soon(func() bool { return f.temporal.statusOf(id) == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED }) {
 		t.Fatal("it does not end")
 	}
 	f.kill("a")

@@ -176,8 +176,8 @@ func TestWhatAReaderAnswersAboutGivingUp(t *testing.T) {
 		t.Errorf("an attempt not begun: %v, %v", given, err)
 	}
 	release()
-	if text, _ := read(t, fo); text != world.Text {
-		t.Errorf("got %q", text)
+	if text, last := read(t, fo); text != world.Text {
+		t.Errorf("got %q, %+v", text, last)
 	}
 	for range 2 {
 		if given, err := o.GiveUp(t.Context(), me, plan.Attempt); err != nil || given {

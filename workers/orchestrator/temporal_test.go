@@ -114,6 +114,12 @@ func (d *durable) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptio
 	return nil, nil
 }
 
+func (d *durable) statusOf(id string) enumspb.WorkflowExecutionStatus {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.runs[id].status
+}
+
 // end closes a run.
 func (d *durable) end(r *durableRun, s enumspb.WorkflowExecutionStatus) {
 	d.mu.Lock()
@@ -288,10 +294,13 @@ func handle(d *durable, o *Orchestrator) func(*durableRun) {
 		out := steps.Outcome{Attempt: r.in.Plan.Attempt, Committed: err == nil}
 		end := steps.Ended{}
 		if err == nil {
-			select {
-			case end = <-r.signals:
-			case <-r.cancel:
-				end.Code = handoff.CodeCancelled.String()
+			for ours := false; !ours; { // as the workflow: the end of another attempt is not this one's
+				select {
+				case end = <-r.signals:
+					ours = end.Attempt == r.in.Plan.Attempt
+				case <-r.cancel:
+					end.Code, ours = handoff.CodeCancelled.String(), true
+				}
 			}
 			out.Code, out.Finish = end.Code, end.Finish
 		} else {
