@@ -204,11 +204,8 @@ func (r *run) askAgain(ctx context.Context) {
 	want := Ends
 	// At the commit only what was committed sticks: the decode's lease may end
 	// before anybody is named to read it.
-	if r.Fault == "kill" && r.Victim == "g1" && r.Phase != Commit {
+	if r.Fault == "kill" && r.Victim == "g1" && r.Phase != Commit && r.Phase != Cancel {
 		want = Whole
-	}
-	if r.Phase == Cancel {
-		want = Ends
 	}
 	r.must("again, required "+want.String(), Required(want, again, AnswerLong))
 	if again.Whole() == nil && r.answer.Pieces > 0 && !strings.HasPrefix(again.Text, r.answer.Text) {

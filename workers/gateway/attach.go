@@ -114,11 +114,5 @@ func (s *submitServer) Attach(r *submitv1.AttachRequest, stream grpc.ServerStrea
 		return err
 	}
 	defer f.Close()
-	last, err := relay(ctx, f, stream, clock)
-	if last.Err != nil {
-		clock.end(last.Err.Code.String(), nil)
-	} else if err == nil {
-		clock.end(outcomeOK, &last.Usage)
-	}
-	return err
+	return relayCounted(ctx, f, stream, clock)
 }

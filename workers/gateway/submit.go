@@ -42,6 +42,11 @@ func (s *submitServer) Submit(r *submitv1.SubmitRequest, stream grpc.ServerStrea
 	}
 	defer done()
 	defer f.Close() // cancels the handoff if it is not over and nobody else follows
+	return relayCounted(ctx, f, stream, clock)
+}
+
+// relayCounted relays a stream to its end and counts how it ended.
+func relayCounted(ctx context.Context, f orchestrator.Follower, stream grpc.ServerStreamingServer[submitv1.SubmitEvent], clock *clock) error {
 	last, err := relay(ctx, f, stream, clock)
 	if last.Err != nil {
 		clock.end(last.Err.Code.String(), nil)

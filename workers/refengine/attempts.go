@@ -6,6 +6,7 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/refengine/answer"
+	"github.com/surehand/surehand/workers/refengine/recent"
 )
 
 // side is one role of an attempt; an engine can have both of the same attempt.
@@ -28,16 +29,16 @@ type attempts struct {
 	refuse  *handoff.Error // new work, while not nil
 	sources map[handoff.Attempt]*source
 	targets map[handoff.Attempt]*target
-	over    recent[side, error]              // tombstones (rule 7): why an attempt is over
-	sealed  recent[handoff.Attempt, *source] // of those, runs whose state was read to its end
-	answers recent[handoff.Attempt, finished]
+	over    recent.Map[side, error]              // tombstones (rule 7): why an attempt is over
+	sealed  recent.Map[handoff.Attempt, *source] // of those, runs whose state was read to its end
+	answers recent.Map[handoff.Attempt, finished]
 	idle    chan struct{} // replaced when the last one leaves
 }
 
 func newAttempts() *attempts {
 	return &attempts{sources: map[handoff.Attempt]*source{}, targets: map[handoff.Attempt]*target{},
-		over:   newRecent[side, error](maxTombstones),
-		sealed: newRecent[handoff.Attempt, *source](maxSealed), answers: newRecent[handoff.Attempt, finished](maxAnswers), idle: make(chan struct{})}
+		over:   recent.New[side, error](maxTombstones),
+		sealed: recent.New[handoff.Attempt, *source](maxSealed), answers: recent.New[handoff.Attempt, finished](maxAnswers), idle: make(chan struct{})}
 }
 
 // refuseNew makes every attempt that is not known yet be refused; nil ends that,
@@ -56,7 +57,7 @@ func (a *attempts) source(plan handoff.Plan, make func() (*source, error)) (s *s
 	defer a.mu.Unlock()
 	s = a.sources[plan.Attempt]
 	if s == nil {
-		s, _ = a.sealed.get(plan.Attempt)
+		s, _ = a.sealed.Get(plan.Attempt)
 	}
 	if err := a.check(plan, side{plan.Attempt, true}, s != nil, func() handoff.Plan { return s.plan }); err != nil || s != nil {
 		return s, false, err
@@ -88,7 +89,7 @@ func (a *attempts) check(plan handoff.Plan, of side, known bool, its func() hand
 	if known {
 		return samePlan(its(), plan)
 	}
-	if err, ok := a.over.get(of); ok {
+	if err, ok := a.over.Get(of); ok {
 		return err
 	}
 	if a.refuse != nil {
@@ -112,10 +113,10 @@ func (a *attempts) forgetSource(s *source, why error) {
 	defer a.mu.Unlock()
 	delete(a.sources, s.plan.Attempt)
 	if why != nil {
-		a.over.put(side{s.plan.Attempt, true}, why)
+		a.over.Put(side{s.plan.Attempt, true}, why)
 	}
 	if told := s.run.told(); told != nil && handoff.CodeOf(why) == handoff.CodeClosed {
-		a.sealed.put(s.plan.Attempt, &source{held: newHeld(s.plan), run: *told})
+		a.sealed.Put(s.plan.Attempt, &source{held: newHeld(s.plan), run: *told})
 	}
 	a.left()
 }
@@ -126,10 +127,10 @@ func (a *attempts) forgetTarget(t *target, why error) {
 	defer a.mu.Unlock()
 	delete(a.targets, t.plan.Attempt)
 	if why != nil {
-		a.over.put(side{t.plan.Attempt, false}, why)
+		a.over.Put(side{t.plan.Attempt, false}, why)
 		now := time.Now()
-		a.answers.drop(func(f finished) bool { return f.until.Before(now) })
-		a.answers.put(t.plan.Attempt, finished{t.plan, t.token, t.log, now.Add(AnswerKept)})
+		a.answers.Drop(func(f finished) bool { return f.until.Before(now) })
+		a.answers.Put(t.plan.Attempt, finished{t.plan, t.token, t.log, now.Add(AnswerKept)})
 	}
 	a.left()
 }
@@ -147,18 +148,18 @@ func (a *attempts) cancel(plan handoff.Plan, why error) (s *source, t *target, k
 	defer a.mu.Unlock()
 	if s = a.sources[plan.Attempt]; s != nil {
 		known, err = true, samePlan(s.plan, plan)
-	} else if _, ok := a.over.get(side{plan.Attempt, true}); ok {
+	} else if _, ok := a.over.Get(side{plan.Attempt, true}); ok {
 		known = true
-		a.sealed.forget(plan.Attempt)
+		a.sealed.Forget(plan.Attempt)
 	} else {
-		a.over.put(side{plan.Attempt, true}, why)
+		a.over.Put(side{plan.Attempt, true}, why)
 	}
 	if t = a.targets[plan.Attempt]; t != nil && err == nil {
 		known, err = true, samePlan(t.plan, plan)
-	} else if _, ok := a.over.get(side{plan.Attempt, false}); ok {
+	} else if _, ok := a.over.Get(side{plan.Attempt, false}); ok {
 		known = true
 	} else if t == nil {
-		a.over.put(side{plan.Attempt, false}, why)
+		a.over.Put(side{plan.Attempt, false}, why)
 	}
 	return s, t, known, err
 }
@@ -170,10 +171,10 @@ func (a *attempts) answer(plan handoff.Plan) (t *target, f finished, err error) 
 	if t = a.targets[plan.Attempt]; t != nil {
 		return t, f, samePlan(t.plan, plan)
 	}
-	if f, ok := a.answers.get(plan.Attempt); ok && time.Now().Before(f.until) {
+	if f, ok := a.answers.Get(plan.Attempt); ok && time.Now().Before(f.until) {
 		return nil, f, samePlan(f.plan, plan)
 	}
-	if err, ok := a.over.get(side{plan.Attempt, false}); ok && handoff.CodeOf(err) != handoff.CodeAborted {
+	if err, ok := a.over.Get(side{plan.Attempt, false}); ok && handoff.CodeOf(err) != handoff.CodeAborted {
 		return nil, f, err
 	}
 	return nil, f, handoff.Errorf(handoff.CodeGone, "no answer of %s is held here", plan.Attempt)

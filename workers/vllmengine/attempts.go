@@ -7,6 +7,7 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/refengine/answer"
+	"github.com/surehand/surehand/workers/refengine/recent"
 )
 
 // run is one side of an attempt. Its context ends with why it must stop.
@@ -69,15 +70,15 @@ type attempts struct {
 	closed  error // of new work, once the process is asked to stop
 	sources map[handoff.Attempt]*source
 	targets map[handoff.Attempt]*target
-	over    recent[side, error]              // tombstones (rule 7)
-	sealed  recent[handoff.Attempt, *source] // prefills that were read to their end
-	answers recent[handoff.Attempt, finished]
+	over    recent.Map[side, error]              // tombstones (rule 7)
+	sealed  recent.Map[handoff.Attempt, *source] // prefills that were read to their end
+	answers recent.Map[handoff.Attempt, finished]
 	idle    chan struct{} // replaced when the last one leaves
 }
 
 func newAttempts() *attempts {
-	return &attempts{sources: map[handoff.Attempt]*source{}, targets: map[handoff.Attempt]*target{}, over: newRecent[side, error](maxTombstones),
-		sealed: newRecent[handoff.Attempt, *source](maxSealed), answers: newRecent[handoff.Attempt, finished](maxAnswers), idle: make(chan struct{})}
+	return &attempts{sources: map[handoff.Attempt]*source{}, targets: map[handoff.Attempt]*target{}, over: recent.New[side, error](maxTombstones),
+		sealed: recent.New[handoff.Attempt, *source](maxSealed), answers: recent.New[handoff.Attempt, finished](maxAnswers), idle: make(chan struct{})}
 }
 
 func samePlan(known, asked handoff.Plan) error {
@@ -89,7 +90,7 @@ func samePlan(known, asked handoff.Plan) error {
 
 // may refuses an attempt that is over, and new work over the limits. With the lock.
 func (a *attempts) may(of side, running int) error {
-	if err, ok := a.over.m[of]; ok {
+	if err, ok := a.over.Get(of); ok {
 		return err
 	}
 	if a.closed != nil {
@@ -123,7 +124,7 @@ func (a *attempts) source(plan handoff.Plan, create func() (*source, error)) (s 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s = a.sources[plan.Attempt]; s == nil {
-		s = a.sealed.m[plan.Attempt]
+		s, _ = a.sealed.Get(plan.Attempt)
 	}
 	if s != nil {
 		return s, false, samePlan(s.plan, plan)
@@ -145,8 +146,8 @@ func (a *attempts) forgetTarget(t *target, keep bool) {
 	defer a.mu.Unlock()
 	delete(a.targets, t.plan.Attempt)
 	if keep {
-		a.over.put(side{t.plan.Attempt, false}, t.remembered(handoff.CodeAborted))
-		a.answers.put(t.plan.Attempt, finished{t.plan, t.token, t.log, time.Now().Add(AnswerKept)})
+		a.over.Put(side{t.plan.Attempt, false}, t.remembered(handoff.CodeAborted))
+		a.answers.Put(t.plan.Attempt, finished{t.plan, t.token, t.log, time.Now().Add(AnswerKept)})
 	}
 	a.left()
 }
@@ -157,9 +158,9 @@ func (a *attempts) forgetSource(s *source, keep bool) {
 	delete(a.sources, s.plan.Attempt)
 	if keep {
 		why := s.remembered(handoff.CodeClosed)
-		a.over.put(side{s.plan.Attempt, true}, why)
+		a.over.Put(side{s.plan.Attempt, true}, why)
 		if s.sealed != nil && handoff.CodeOf(why) == handoff.CodeClosed {
-			a.sealed.put(s.plan.Attempt, s)
+			a.sealed.Put(s.plan.Attempt, s)
 		}
 	}
 	a.left()
@@ -191,13 +192,13 @@ func (a *attempts) cancel(plan handoff.Plan, why error) (s *source, t *target, k
 		of    side
 		lives bool
 	}{{side{plan.Attempt, true}, s != nil}, {side{plan.Attempt, false}, t != nil}} {
-		if _, over := a.over.m[one.of]; over {
+		if _, over := a.over.Get(one.of); over {
 			known = true
 		} else if !one.lives {
-			a.over.put(one.of, why)
+			a.over.Put(one.of, why)
 		}
 	}
-	delete(a.sealed.m, plan.Attempt) // what is cancelled is told to nobody
+	a.sealed.Forget(plan.Attempt) // what is cancelled is told to nobody
 	return s, t, known, nil
 }
 
@@ -208,10 +209,10 @@ func (a *attempts) answer(plan handoff.Plan) (t *target, f finished, err error) 
 	if t = a.targets[plan.Attempt]; t != nil {
 		return t, f, samePlan(t.plan, plan)
 	}
-	if f, ok := a.answers.m[plan.Attempt]; ok && time.Now().Before(f.until) {
+	if f, ok := a.answers.Get(plan.Attempt); ok && time.Now().Before(f.until) {
 		return nil, f, samePlan(f.plan, plan)
 	}
-	if err, ok := a.over.m[side{plan.Attempt, false}]; ok && handoff.CodeOf(err) != handoff.CodeAborted {
+	if err, ok := a.over.Get(side{plan.Attempt, false}); ok && handoff.CodeOf(err) != handoff.CodeAborted {
 		return nil, f, err
 	}
 	return nil, f, handoff.Errorf(handoff.CodeGone, "no answer of %s is held here", plan.Attempt)

@@ -63,16 +63,10 @@ func (l *lane) join(ctx context.Context, o *Opener, t transport.Target) (*connec
 	c := o.idle.take(l.key)
 	fresh := c == nil
 	if fresh {
-		conn, err := o.dial(ctx, t)
-		if err != nil {
+		var err error
+		if c, err = o.connect(ctx, t); err != nil {
 			return nil, err
 		}
-		st, err := newStream(conn)
-		if err != nil {
-			_ = conn.Close() // of no use; err says why
-			return nil, broken(err)
-		}
-		c = &connection{stream: st, born: time.Now()}
 	}
 	stop := context.AfterFunc(ctx, c.stream.close)
 	err := l.askToJoin(c.stream, o, t, fresh)

@@ -67,19 +67,27 @@ func (o *Opener) Open(ctx context.Context, t transport.Target, sink transport.Si
 	}
 }
 
+// connect dials a connection on which nothing was said yet.
+func (o *Opener) connect(ctx context.Context, t transport.Target) (*connection, error) {
+	conn, err := o.dial(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	st, err := newStream(conn)
+	if err != nil {
+		_ = conn.Close() // of no use; err says why
+		return nil, broken(err)
+	}
+	return &connection{stream: st, born: time.Now()}, nil
+}
+
 func (o *Opener) open(ctx context.Context, t transport.Target, sink transport.Sink, k key, kept *connection) (*lane, error) {
 	l := &lane{sink: sink, lease: o.Lease, pool: &o.idle, key: k, reader: reader{connection: kept}}
 	if kept == nil {
-		conn, err := o.dial(ctx, t)
-		if err != nil {
+		var err error
+		if l.connection, err = o.connect(ctx, t); err != nil {
 			return nil, err
 		}
-		st, err := newStream(conn)
-		if err != nil {
-			_ = conn.Close() // of no use; err says why
-			return nil, broken(err)
-		}
-		l.connection = &connection{stream: st, born: time.Now()}
 	}
 	stop := context.AfterFunc(ctx, l.stream.close)
 	err := l.begin(o, t, kept == nil)
