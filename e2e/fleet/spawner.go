@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -15,14 +16,22 @@ type spawner struct {
 
 func newSpawner() *spawner {
 	s := &spawner{work: make(chan func()), over: make(chan struct{})}
-	go func() {
-		defer close(s.over)
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		for f := range s.work {
-			f()
-		}
-	}()
+	go s.run()
 	return s
+}
+
+func (s *spawner) run() {
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	if syscall.Gettid() == os.Getpid() {
+		go s.run() // the main thread never ends: while it is held, this gets another
+		<-s.over
+		runtime.UnlockOSThread()
+		return
+	}
+	defer close(s.over)
+	for f := range s.work {
+		f()
+	}
 }
 
 func (s *spawner) start(c *exec.Cmd) error {
