@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/surehand/surehand/activities/engine"
 	"github.com/surehand/surehand/activities/engine/reference"
@@ -215,12 +217,23 @@ func (f *Fleet) Heal(ctx context.Context) error {
 			failed = append(failed, p.Start(ctx))
 		}
 	}
+	return errors.Join(errors.Join(failed...), f.Answers(ctx))
+}
+
+// Answers waits until every process that can be asked says that it serves.
+func (f *Fleet) Answers(ctx context.Context) error {
+	var failed []error
 	for _, p := range f.order {
 		if p.answers != nil {
 			failed = append(failed, f.answersAgain(ctx, p))
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// Operators connects to what a gateway offers operators, without credentials.
+func (f *Fleet) Operators(gateway string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(f.GRPC[gateway], grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
 func (f *Fleet) answersAgain(ctx context.Context, p *Process) error {

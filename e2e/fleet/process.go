@@ -18,7 +18,7 @@ import (
 // Budgets of one process.
 const (
 	readyWithin = 30 * time.Second
-	stopWithin  = 10 * time.Second
+	stopWithin  = 30 * time.Second // a gateway lets its streams finish
 	pollEvery   = 10 * time.Millisecond
 )
 
@@ -226,6 +226,16 @@ func (p *Process) Stop() error {
 		return errors.Join(err, fmt.Errorf("%s did not stop within %s", p.name, stopWithin), p.Kill())
 	}
 }
+
+// Use has the process's next life run another program.
+func (p *Process) Use(path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.path = path
+}
+
+// Args are what the process's next life is told.
+func (p *Process) Args() []string { return p.args }
 
 // Restart starts the process again, on the same addresses and data.
 func (p *Process) Restart(ctx context.Context) error {

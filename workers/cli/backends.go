@@ -96,6 +96,7 @@ type backends struct {
 	window, journalTTL     time.Duration
 	comeback               time.Duration
 	serialBelow, maxEpochs uint32
+	version                versionFlags
 }
 
 func (b *backends) flags(c *cobra.Command) {
@@ -119,6 +120,7 @@ func (b *backends) flags(c *cobra.Command) {
 	f.StringVar(&b.peerCA, "peer-ca", "", "PEM file of the CA of engines and other gateways; without it they are spoken to on loopback only")
 	f.StringVar(&b.peerCert, "peer-cert", "", "PEM file of our certificate for them")
 	f.StringVar(&b.peerKey, "peer-key", "", "PEM file of our key for them")
+	b.version.flags(c)
 	f.StringVar(&b.trustDomain, "trust-domain", "", "SPIFFE trust domain of daemons' certificates (default: they name their node as a DNS name)")
 }
 
@@ -143,6 +145,9 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 		return o, err
 	}
 	temporal.TaskQueue = b.taskQueue
+	if temporal.Version, err = b.version.version(); err != nil {
+		return o, err
+	}
 	peers, err := clientTLS(b.peerCA, b.peerCert, b.peerKey)
 	if err != nil {
 		return o, fmt.Errorf("peers: %w", err)

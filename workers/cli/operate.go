@@ -21,6 +21,8 @@ before it is done. With an access file it takes an operator's key.`
 const operateExamples = `  surehand operate engines
   surehand operate drain d1 --reason "disk replaced"     # waits until d1 owes nothing
   surehand operate replace HANDOFF --decode d2 --reason "d1 is slow"
+  surehand operate deploy 3f2c1a9 --reason "release 12"     # handoffs begin on it; older ones stay on theirs
+  surehand operate versions
   surehand operate audit`
 
 // operation is one verb of operate: what it takes and what it asks.
@@ -59,6 +61,10 @@ var acts = []operation{
 		return errors.Join(err, engineTable(ctx, o, out))
 	}},
 	{"drain ENGINE", "Cordon an engine and wait until it owes nothing", false, drain},
+	{"deploy BUILD", "Have handoffs begin on a version of the workers' deployment; those under way stay on theirs", false, func(ctx context.Context, o operatev1.OperatorClient, on string, v *verb, out io.Writer) error {
+		a, err := o.Deploy(ctx, &operatev1.DeployRequest{Build: on, Reason: v.reason})
+		return errors.Join(err, versionTable(out, a))
+	}},
 }
 
 func (v *verb) steer(on string) *operatev1.SteerRequest {
@@ -77,6 +83,9 @@ func newOperate() *cobra.Command {
 	}), look("owes ENGINE", "List what an engine still holds, and for whom", cobra.ExactArgs(1), func(ctx context.Context, o operatev1.OperatorClient, on string, out io.Writer) error {
 		a, err := o.Owes(ctx, &operatev1.OwesRequest{Engine: on})
 		return errors.Join(err, heldTable(out, a.GetHeld(), a.GetUnknown()))
+	}), look("versions", "List the versions of the workers' deployment, and which still have handoffs", cobra.NoArgs, func(ctx context.Context, o operatev1.OperatorClient, _ string, out io.Writer) error {
+		a, err := o.Versions(ctx, &operatev1.VersionsRequest{})
+		return errors.Join(err, versionTable(out, a))
 	}), look("audit", "List what operators did, the newest first", cobra.NoArgs, func(ctx context.Context, o operatev1.OperatorClient, _ string, out io.Writer) error {
 		a, err := o.Audit(ctx, &operatev1.AuditRequest{})
 		for _, e := range a.GetEntries() {
@@ -180,6 +189,15 @@ func engineTable(ctx context.Context, o operatev1.OperatorClient, out io.Writer)
 	fmt.Fprintln(w, "ENGINE\tROLE\tMODEL\tNODE\tFREE\tPROMISES\tRUNNING\tCORDONED")
 	for _, e := range a.GetEngines() {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d/%d\t%d\t%d\t%s\n", e.GetEngine(), e.GetRole(), e.GetModel(), e.GetNode(), e.GetBlocksFree(), e.GetBlocks(), e.GetPromises(), e.GetRunning(), e.GetWhy())
+	}
+	return w.Flush()
+}
+
+func versionTable(out io.Writer, a *operatev1.VersionsAnswer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "DEPLOYMENT\tBUILD\tCURRENT\tHERE\tHANDOFFS")
+	for _, v := range a.GetVersions() {
+		fmt.Fprintf(w, "%s\t%s\t%t\t%t\t%s\n", a.GetDeployment(), v.GetBuild(), v.GetCurrent(), v.GetHere(), v.GetDrainage())
 	}
 	return w.Flush()
 }

@@ -19,8 +19,9 @@ import (
 const serveLong = `Gateway and Temporal worker in one process. Run as many as you like.
 
 It answers the OpenAI-compatible API with /healthz, /readyz and /metrics over
-HTTP, and the submit API over gRPC. On SIGTERM it takes nothing new, lets
-streams finish for --grace, and ends the rest with a typed error.
+HTTP, and the submit API over gRPC. On SIGTERM it says that it is not
+ready and refuses what is new with 503 for --notice, lets streams finish for
+--grace, and ends the rest with a typed error.
 
 Off loopback HTTP needs a certificate, and gRPC a client CA besides: workers
 give it orders.`
@@ -49,6 +50,7 @@ type serveFlags struct {
 	access     string
 	journal    bool
 	grace      time.Duration
+	notice     time.Duration
 	native     nativeFlags
 	pprof      string
 	temporalUI string
@@ -70,6 +72,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&s.access, "access", "", "YAML file of who may call: tenants, operators, their keys and limits (default: every caller is believed; loopback only)")
 	f.BoolVar(&s.journal, "journal", false, "keep the tokens of every answer for a while, whether its request asks for that or not")
 	f.DurationVar(&s.grace, "grace", gateway.DefaultGrace, "for streams, after SIGTERM")
+	f.DurationVar(&s.notice, "notice", gateway.DefaultNotice, "after SIGTERM, in which it listens still and says that it is not ready")
 	f.StringVar(&s.temporalUI, "temporal-ui", "", "address of Temporal's UI, such as http://127.0.0.1:8233, for the links of the page at /ui/ (default none)")
 	f.StringVar(&s.pprof, "pprof", "", "loopback address for Go profiles at /debug/pprof/ (default none)")
 	_ = f.MarkHidden("pprof") // fails for an unknown flag only
@@ -112,7 +115,7 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 		return errors.Join(err, listeners.Close())
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Native: engines, Operate: o.Orchestrator, Journal: s.journal, Temporal: s.temporalUI}
+	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Notice: s.notice, Native: engines, Operate: o.Orchestrator, Journal: s.journal, Temporal: s.temporalUI}
 	beside := &company{}
 	defer beside.close()
 	if o.store != nil {

@@ -119,7 +119,7 @@ func newPlan(c Config, with programs) (*plan, error) {
 		return nil, err
 	}
 	args := append([]string{"serve", "--listen", p.http, "--grpc", p.grpc, "--temporal", p.temporal,
-		"--redis", p.redis, "--grace", GatewayGrace.String()}, c.GatewayArgs...)
+		"--redis", p.redis, "--grace", GatewayGrace.String(), "--notice", "0s"}, c.GatewayArgs...)
 	if p.ui != "" {
 		args = append(args, "--temporal-ui", "http://"+p.ui)
 	}

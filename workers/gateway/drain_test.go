@@ -28,18 +28,37 @@ func (r *running) drained() <-chan error {
 	return done
 }
 
-// refusing polls until the listener is gone.
+// refusing polls until the gateway says that it is not ready, and then asks for
+// more: the refusal has a type and a time to come again.
 func (r *running) refusing(t *testing.T) {
 	t.Helper()
 	fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		res, err := fresh.Get("http://" + r.http + "/healthz")
+	ready := func() int {
+		res, err := fresh.Get("http://" + r.http + "/readyz")
 		if err != nil {
-			return
+			t.Fatal("it does not listen while a stream runs: ", err)
 		}
 		res.Body.Close()
+		return res.StatusCode
 	}
-	t.Fatal("it still accepts")
+	for deadline := time.Now().Add(10 * time.Second); ready() != 503; {
+		if time.Now().After(deadline) {
+			t.Fatal("it still says that it is ready")
+		}
+	}
+	res := r.post(t, "/v1/completions", `{"model":"tiny","prompt":"Hi"}`)
+	if e := read(t, all(t, res)).Error; res.StatusCode != 503 || e == nil || e.Code != "unavailable" || res.Header.Get("Retry-After") == "" {
+		t.Fatal(res.StatusCode, e, res.Header)
+	}
+}
+
+func TestADrainWithoutStreamsStillGivesNotice(t *testing.T) {
+	r := serve(t, newFront(), func(c *Config) { c.Notice = 300 * time.Millisecond })
+	done := r.drained()
+	r.refusing(t)
+	if err := within(t, done, "end of the drain"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestADrainLetsStreamsFinish(t *testing.T) {

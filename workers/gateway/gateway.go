@@ -28,6 +28,7 @@ type Config struct {
 	Access   access.Authenticator // who calls; nil: every caller is believed
 	Quota    quota.Limiter        // of tenants with limits; nil: they are refused
 	Grace    time.Duration        // for streams at the stop; 0: DefaultGrace
+	Notice   time.Duration        // not ready but listening, at the stop, for balancers to see; at least while streams run
 	Native   Native               // nil: bodies are ours to read, whole
 	Journal  bool                 // keep every answer for a while, asked or not
 }

@@ -25,6 +25,7 @@ const (
 	DefaultTopP        = 1.0
 	DefaultListed      = 50
 	DefaultGrace       = 20 * time.Second // for streams, when the gateway stops
+	DefaultNotice      = time.Second      // for balancers to see that it is not ready
 )
 
 const (
@@ -38,4 +39,5 @@ const (
 	closeTimeout   = 2 * time.Second  // for the last error event, after the grace
 	modelsFresh    = 2 * time.Second
 	readyEvery     = time.Second
+	drainPoll      = 10 * time.Millisecond // of the streams that are left
 )

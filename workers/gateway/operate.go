@@ -24,6 +24,8 @@ type Operate interface {
 	Owes(ctx context.Context, engine string) (*operatev1.OwesAnswer, error)
 	Leaks(ctx context.Context, all bool) (*operatev1.LeaksAnswer, error)
 	Audit(ctx context.Context, most int) ([]operations.Entry, error)
+	Versions(ctx context.Context) (*operatev1.VersionsAnswer, error)
+	Deploy(ctx context.Context, by, build, reason string) error
 }
 
 // drainEvery is how often a drain looks at what is still owed.
@@ -155,6 +157,17 @@ func (s *operatorServer) Owes(ctx context.Context, r *operatev1.OwesRequest) (*o
 
 func (s *operatorServer) Leaks(ctx context.Context, r *operatev1.LeaksRequest) (*operatev1.LeaksAnswer, error) {
 	return s.g.Operate.Leaks(ctx, r.GetAll())
+}
+
+func (s *operatorServer) Versions(ctx context.Context, _ *operatev1.VersionsRequest) (*operatev1.VersionsAnswer, error) {
+	return s.g.Operate.Versions(ctx)
+}
+
+func (s *operatorServer) Deploy(ctx context.Context, r *operatev1.DeployRequest) (*operatev1.VersionsAnswer, error) {
+	if err := s.g.Operate.Deploy(ctx, access.From(ctx).Name, r.GetBuild(), r.GetReason()); err != nil {
+		return nil, err
+	}
+	return s.g.Operate.Versions(ctx)
 }
 
 func (s *operatorServer) Audit(ctx context.Context, r *operatev1.AuditRequest) (*operatev1.AuditAnswer, error) {

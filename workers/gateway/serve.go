@@ -60,8 +60,9 @@ func (r *Running) run(serve func() error) {
 // Failed tells of a listener that broke; nothing is sent after a drain.
 func (r *Running) Failed() <-chan error { return r.failed }
 
-// Drain stops in order: not ready, no new requests, streams finish within the
-// grace, the rest get a typed error event, then everything is closed.
+// Drain stops in order: not ready, new requests are refused as unavailable while
+// the listeners stay, streams finish within the grace, the rest get a typed error
+// event, then everything is closed.
 func (r *Running) Drain() error {
 	r.g.draining.Store(true)
 	if r.health != nil {
@@ -72,6 +73,7 @@ func (r *Running) Drain() error {
 	endStreams := context.AfterFunc(ctx, func() { r.g.stop(errStopping) })
 	defer r.g.stop(errStopping)
 	defer endStreams()
+	r.lastStreams(ctx)
 
 	var both sync.WaitGroup
 	var httpErr error
@@ -87,6 +89,27 @@ func (r *Running) Drain() error {
 	r.g.unseen.all.Wait()
 	r.serving.Wait()
 	return httpErr
+}
+
+// lastStreams keeps the listeners for as long as balancers need to see that this
+// gateway is not ready, and as long as streams run: workers elsewhere ask their
+// reader here until the end. Whoever asks for more is refused, with a type.
+func (r *Running) lastStreams(ctx context.Context) {
+	if r.http != nil {
+		r.http.SetKeepAlivesEnabled(false)
+	}
+	notice := time.After(r.g.Notice)
+	look := time.NewTicker(drainPoll)
+	defer look.Stop()
+	for told := false; !told || r.g.streams.Load() > 0; {
+		select {
+		case <-notice:
+			told = true
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // stopHTTP waits for the streams; those that outlive even their error event

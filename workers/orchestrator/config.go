@@ -63,6 +63,7 @@ type TemporalConfig struct {
 	TLS       *tls.Config
 	APIKey    string
 	TaskQueue string // steps.TaskQueueServe
+	Version   Version
 	// NoAttributes starts workflows without search attributes, for a namespace
 	// whose owner does not register them.
 	NoAttributes bool
@@ -116,5 +117,5 @@ func (c *Config) validate() error {
 	case c.Record != steps.RecordRequest && c.Record != steps.RecordHandoff:
 		return handoff.Errorf(handoff.CodeInvalid, "record %q, want %q or %q", c.Record, steps.RecordRequest, steps.RecordHandoff)
 	}
-	return nil
+	return c.Temporal.Version.validate()
 }

@@ -89,12 +89,16 @@ func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
 		MaxConcurrentWorkflowTaskPollers:        workflowPollers,
 		StickyScheduleToStartTimeout:            500 * time.Millisecond, // a dead worker's task goes to another soon
 		WorkerStopTimeout:                       10 * time.Second,
+		DeploymentOptions:                       cfg.Temporal.Version.options(),
 	})
 	o.worker.RegisterWorkflowWithOptions(workflows.Handoff, workflow.RegisterOptions{Name: steps.Workflow})
 	o.steps.Register(o.worker)
 	if err := o.worker.Start(); err != nil {
 		o.worker = nil
 		return nil, errors.Join(handoff.Errorf(handoff.CodeUnavailable, "worker: %s", err.Error()), o.Close())
+	}
+	if err := o.makeCurrent(ctx, cfg.Temporal.Version); err != nil {
+		return nil, errors.Join(err, o.Close())
 	}
 	o.run()
 	return o, nil

@@ -829,6 +829,214 @@ func (x *LeaksAnswer) GetUnknown() []string {
 	return nil
 }
 
+type VersionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VersionsRequest) Reset() {
+	*x = VersionsRequest{}
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VersionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VersionsRequest) ProtoMessage() {}
+
+func (x *VersionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VersionsRequest.ProtoReflect.Descriptor instead.
+func (*VersionsRequest) Descriptor() ([]byte, []int) {
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{13}
+}
+
+type VersionsAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Deployment    string                 `protobuf:"bytes,1,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	Versions      []*Version             `protobuf:"bytes,2,rep,name=versions,proto3" json:"versions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VersionsAnswer) Reset() {
+	*x = VersionsAnswer{}
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VersionsAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VersionsAnswer) ProtoMessage() {}
+
+func (x *VersionsAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VersionsAnswer.ProtoReflect.Descriptor instead.
+func (*VersionsAnswer) Descriptor() ([]byte, []int) {
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *VersionsAnswer) GetDeployment() string {
+	if x != nil {
+		return x.Deployment
+	}
+	return ""
+}
+
+func (x *VersionsAnswer) GetVersions() []*Version {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+type Version struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Build         string                 `protobuf:"bytes,1,opt,name=build,proto3" json:"build,omitempty"`
+	Current       bool                   `protobuf:"varint,2,opt,name=current,proto3" json:"current,omitempty"`  // handoffs begin on it
+	Here          bool                   `protobuf:"varint,3,opt,name=here,proto3" json:"here,omitempty"`        // the gateway that answers runs it
+	Drainage      string                 `protobuf:"bytes,4,opt,name=drainage,proto3" json:"drainage,omitempty"` // draining: some handoffs still run on it; drained: none; empty: it was never left
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Version) Reset() {
+	*x = Version{}
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Version) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Version) ProtoMessage() {}
+
+func (x *Version) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Version.ProtoReflect.Descriptor instead.
+func (*Version) Descriptor() ([]byte, []int) {
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Version) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
+}
+
+func (x *Version) GetCurrent() bool {
+	if x != nil {
+		return x.Current
+	}
+	return false
+}
+
+func (x *Version) GetHere() bool {
+	if x != nil {
+		return x.Here
+	}
+	return false
+}
+
+func (x *Version) GetDrainage() string {
+	if x != nil {
+		return x.Drainage
+	}
+	return ""
+}
+
+type DeployRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Build         string                 `protobuf:"bytes,1,opt,name=build,proto3" json:"build,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeployRequest) Reset() {
+	*x = DeployRequest{}
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeployRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeployRequest) ProtoMessage() {}
+
+func (x *DeployRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeployRequest.ProtoReflect.Descriptor instead.
+func (*DeployRequest) Descriptor() ([]byte, []int) {
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *DeployRequest) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
+}
+
+func (x *DeployRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type AuditRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 0: 50
@@ -838,7 +1046,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[13]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +1058,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[13]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +1071,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{13}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AuditRequest) GetLimit() uint32 {
@@ -882,7 +1090,7 @@ type AuditAnswer struct {
 
 func (x *AuditAnswer) Reset() {
 	*x = AuditAnswer{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[14]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +1102,7 @@ func (x *AuditAnswer) String() string {
 func (*AuditAnswer) ProtoMessage() {}
 
 func (x *AuditAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[14]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +1115,7 @@ func (x *AuditAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditAnswer.ProtoReflect.Descriptor instead.
 func (*AuditAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{14}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AuditAnswer) GetEntries() []*AuditEntry {
@@ -930,7 +1138,7 @@ type AuditEntry struct {
 
 func (x *AuditEntry) Reset() {
 	*x = AuditEntry{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[15]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1150,7 @@ func (x *AuditEntry) String() string {
 func (*AuditEntry) ProtoMessage() {}
 
 func (x *AuditEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[15]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1163,7 @@ func (x *AuditEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
 func (*AuditEntry) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{15}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AuditEntry) GetAtUnixMs() int64 {
@@ -1056,7 +1264,21 @@ const file_surehand_operate_v1_operate_proto_rawDesc = "" +
 	"\x03all\x18\x01 \x01(\bR\x03all\"V\n" +
 	"\vLeaksAnswer\x12-\n" +
 	"\x04held\x18\x01 \x03(\v2\x19.surehand.operate.v1.HeldR\x04held\x12\x18\n" +
-	"\aunknown\x18\x02 \x03(\tR\aunknown\"$\n" +
+	"\aunknown\x18\x02 \x03(\tR\aunknown\"\x11\n" +
+	"\x0fVersionsRequest\"j\n" +
+	"\x0eVersionsAnswer\x12\x1e\n" +
+	"\n" +
+	"deployment\x18\x01 \x01(\tR\n" +
+	"deployment\x128\n" +
+	"\bversions\x18\x02 \x03(\v2\x1c.surehand.operate.v1.VersionR\bversions\"i\n" +
+	"\aVersion\x12\x14\n" +
+	"\x05build\x18\x01 \x01(\tR\x05build\x12\x18\n" +
+	"\acurrent\x18\x02 \x01(\bR\acurrent\x12\x12\n" +
+	"\x04here\x18\x03 \x01(\bR\x04here\x12\x1a\n" +
+	"\bdrainage\x18\x04 \x01(\tR\bdrainage\"=\n" +
+	"\rDeployRequest\x12\x14\n" +
+	"\x05build\x18\x01 \x01(\tR\x05build\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"$\n" +
 	"\fAuditRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\"H\n" +
 	"\vAuditAnswer\x129\n" +
@@ -1068,7 +1290,7 @@ const file_surehand_operate_v1_operate_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06action\x18\x03 \x01(\tR\x06action\x12\x0e\n" +
 	"\x02on\x18\x04 \x01(\tR\x02on\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason2\x95\x06\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason2\xbf\a\n" +
 	"\bOperator\x12I\n" +
 	"\x06Cancel\x12\x1f.surehand.operate.v1.ActRequest\x1a\x1e.surehand.operate.v1.ActAnswer\x12L\n" +
 	"\aReplace\x12!.surehand.operate.v1.SteerRequest\x1a\x1e.surehand.operate.v1.ActAnswer\x12H\n" +
@@ -1078,7 +1300,9 @@ const file_surehand_operate_v1_operate_proto_rawDesc = "" +
 	"\x06Cordon\x12\".surehand.operate.v1.CordonRequest\x1a!.surehand.operate.v1.CordonAnswer\x12N\n" +
 	"\x05Drain\x12\".surehand.operate.v1.CordonRequest\x1a\x1f.surehand.operate.v1.OwesAnswer0\x01\x12I\n" +
 	"\x04Owes\x12 .surehand.operate.v1.OwesRequest\x1a\x1f.surehand.operate.v1.OwesAnswer\x12L\n" +
-	"\x05Leaks\x12!.surehand.operate.v1.LeaksRequest\x1a .surehand.operate.v1.LeaksAnswer\x12L\n" +
+	"\x05Leaks\x12!.surehand.operate.v1.LeaksRequest\x1a .surehand.operate.v1.LeaksAnswer\x12U\n" +
+	"\bVersions\x12$.surehand.operate.v1.VersionsRequest\x1a#.surehand.operate.v1.VersionsAnswer\x12Q\n" +
+	"\x06Deploy\x12\".surehand.operate.v1.DeployRequest\x1a#.surehand.operate.v1.VersionsAnswer\x12L\n" +
 	"\x05Audit\x12!.surehand.operate.v1.AuditRequest\x1a .surehand.operate.v1.AuditAnswerB\xdf\x01\n" +
 	"\x17com.surehand.operate.v1B\fOperateProtoP\x01ZHgithub.com/surehand/surehand/contracts/gen/surehand/operate/v1;operatev1\xa2\x02\x03SOX\xaa\x02\x13Surehand.Operate.V1\xca\x02\x13Surehand\\Operate\\V1\xe2\x02\x1fSurehand\\Operate\\V1\\GPBMetadata\xea\x02\x15Surehand::Operate::V1b\x06proto3"
 
@@ -1094,56 +1318,65 @@ func file_surehand_operate_v1_operate_proto_rawDescGZIP() []byte {
 	return file_surehand_operate_v1_operate_proto_rawDescData
 }
 
-var file_surehand_operate_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_surehand_operate_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_surehand_operate_v1_operate_proto_goTypes = []any{
-	(*ActRequest)(nil),     // 0: surehand.operate.v1.ActRequest
-	(*SteerRequest)(nil),   // 1: surehand.operate.v1.SteerRequest
-	(*ActAnswer)(nil),      // 2: surehand.operate.v1.ActAnswer
-	(*EnginesRequest)(nil), // 3: surehand.operate.v1.EnginesRequest
-	(*EnginesAnswer)(nil),  // 4: surehand.operate.v1.EnginesAnswer
-	(*EngineState)(nil),    // 5: surehand.operate.v1.EngineState
-	(*CordonRequest)(nil),  // 6: surehand.operate.v1.CordonRequest
-	(*CordonAnswer)(nil),   // 7: surehand.operate.v1.CordonAnswer
-	(*OwesRequest)(nil),    // 8: surehand.operate.v1.OwesRequest
-	(*OwesAnswer)(nil),     // 9: surehand.operate.v1.OwesAnswer
-	(*Held)(nil),           // 10: surehand.operate.v1.Held
-	(*LeaksRequest)(nil),   // 11: surehand.operate.v1.LeaksRequest
-	(*LeaksAnswer)(nil),    // 12: surehand.operate.v1.LeaksAnswer
-	(*AuditRequest)(nil),   // 13: surehand.operate.v1.AuditRequest
-	(*AuditAnswer)(nil),    // 14: surehand.operate.v1.AuditAnswer
-	(*AuditEntry)(nil),     // 15: surehand.operate.v1.AuditEntry
+	(*ActRequest)(nil),      // 0: surehand.operate.v1.ActRequest
+	(*SteerRequest)(nil),    // 1: surehand.operate.v1.SteerRequest
+	(*ActAnswer)(nil),       // 2: surehand.operate.v1.ActAnswer
+	(*EnginesRequest)(nil),  // 3: surehand.operate.v1.EnginesRequest
+	(*EnginesAnswer)(nil),   // 4: surehand.operate.v1.EnginesAnswer
+	(*EngineState)(nil),     // 5: surehand.operate.v1.EngineState
+	(*CordonRequest)(nil),   // 6: surehand.operate.v1.CordonRequest
+	(*CordonAnswer)(nil),    // 7: surehand.operate.v1.CordonAnswer
+	(*OwesRequest)(nil),     // 8: surehand.operate.v1.OwesRequest
+	(*OwesAnswer)(nil),      // 9: surehand.operate.v1.OwesAnswer
+	(*Held)(nil),            // 10: surehand.operate.v1.Held
+	(*LeaksRequest)(nil),    // 11: surehand.operate.v1.LeaksRequest
+	(*LeaksAnswer)(nil),     // 12: surehand.operate.v1.LeaksAnswer
+	(*VersionsRequest)(nil), // 13: surehand.operate.v1.VersionsRequest
+	(*VersionsAnswer)(nil),  // 14: surehand.operate.v1.VersionsAnswer
+	(*Version)(nil),         // 15: surehand.operate.v1.Version
+	(*DeployRequest)(nil),   // 16: surehand.operate.v1.DeployRequest
+	(*AuditRequest)(nil),    // 17: surehand.operate.v1.AuditRequest
+	(*AuditAnswer)(nil),     // 18: surehand.operate.v1.AuditAnswer
+	(*AuditEntry)(nil),      // 19: surehand.operate.v1.AuditEntry
 }
 var file_surehand_operate_v1_operate_proto_depIdxs = []int32{
 	5,  // 0: surehand.operate.v1.EnginesAnswer.engines:type_name -> surehand.operate.v1.EngineState
 	5,  // 1: surehand.operate.v1.CordonAnswer.engine:type_name -> surehand.operate.v1.EngineState
 	10, // 2: surehand.operate.v1.OwesAnswer.held:type_name -> surehand.operate.v1.Held
 	10, // 3: surehand.operate.v1.LeaksAnswer.held:type_name -> surehand.operate.v1.Held
-	15, // 4: surehand.operate.v1.AuditAnswer.entries:type_name -> surehand.operate.v1.AuditEntry
-	0,  // 5: surehand.operate.v1.Operator.Cancel:input_type -> surehand.operate.v1.ActRequest
-	1,  // 6: surehand.operate.v1.Operator.Replace:input_type -> surehand.operate.v1.SteerRequest
-	1,  // 7: surehand.operate.v1.Operator.Pin:input_type -> surehand.operate.v1.SteerRequest
-	0,  // 8: surehand.operate.v1.Operator.Release:input_type -> surehand.operate.v1.ActRequest
-	3,  // 9: surehand.operate.v1.Operator.Engines:input_type -> surehand.operate.v1.EnginesRequest
-	6,  // 10: surehand.operate.v1.Operator.Cordon:input_type -> surehand.operate.v1.CordonRequest
-	6,  // 11: surehand.operate.v1.Operator.Drain:input_type -> surehand.operate.v1.CordonRequest
-	8,  // 12: surehand.operate.v1.Operator.Owes:input_type -> surehand.operate.v1.OwesRequest
-	11, // 13: surehand.operate.v1.Operator.Leaks:input_type -> surehand.operate.v1.LeaksRequest
-	13, // 14: surehand.operate.v1.Operator.Audit:input_type -> surehand.operate.v1.AuditRequest
-	2,  // 15: surehand.operate.v1.Operator.Cancel:output_type -> surehand.operate.v1.ActAnswer
-	2,  // 16: surehand.operate.v1.Operator.Replace:output_type -> surehand.operate.v1.ActAnswer
-	2,  // 17: surehand.operate.v1.Operator.Pin:output_type -> surehand.operate.v1.ActAnswer
-	2,  // 18: surehand.operate.v1.Operator.Release:output_type -> surehand.operate.v1.ActAnswer
-	4,  // 19: surehand.operate.v1.Operator.Engines:output_type -> surehand.operate.v1.EnginesAnswer
-	7,  // 20: surehand.operate.v1.Operator.Cordon:output_type -> surehand.operate.v1.CordonAnswer
-	9,  // 21: surehand.operate.v1.Operator.Drain:output_type -> surehand.operate.v1.OwesAnswer
-	9,  // 22: surehand.operate.v1.Operator.Owes:output_type -> surehand.operate.v1.OwesAnswer
-	12, // 23: surehand.operate.v1.Operator.Leaks:output_type -> surehand.operate.v1.LeaksAnswer
-	14, // 24: surehand.operate.v1.Operator.Audit:output_type -> surehand.operate.v1.AuditAnswer
-	15, // [15:25] is the sub-list for method output_type
-	5,  // [5:15] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	15, // 4: surehand.operate.v1.VersionsAnswer.versions:type_name -> surehand.operate.v1.Version
+	19, // 5: surehand.operate.v1.AuditAnswer.entries:type_name -> surehand.operate.v1.AuditEntry
+	0,  // 6: surehand.operate.v1.Operator.Cancel:input_type -> surehand.operate.v1.ActRequest
+	1,  // 7: surehand.operate.v1.Operator.Replace:input_type -> surehand.operate.v1.SteerRequest
+	1,  // 8: surehand.operate.v1.Operator.Pin:input_type -> surehand.operate.v1.SteerRequest
+	0,  // 9: surehand.operate.v1.Operator.Release:input_type -> surehand.operate.v1.ActRequest
+	3,  // 10: surehand.operate.v1.Operator.Engines:input_type -> surehand.operate.v1.EnginesRequest
+	6,  // 11: surehand.operate.v1.Operator.Cordon:input_type -> surehand.operate.v1.CordonRequest
+	6,  // 12: surehand.operate.v1.Operator.Drain:input_type -> surehand.operate.v1.CordonRequest
+	8,  // 13: surehand.operate.v1.Operator.Owes:input_type -> surehand.operate.v1.OwesRequest
+	11, // 14: surehand.operate.v1.Operator.Leaks:input_type -> surehand.operate.v1.LeaksRequest
+	13, // 15: surehand.operate.v1.Operator.Versions:input_type -> surehand.operate.v1.VersionsRequest
+	16, // 16: surehand.operate.v1.Operator.Deploy:input_type -> surehand.operate.v1.DeployRequest
+	17, // 17: surehand.operate.v1.Operator.Audit:input_type -> surehand.operate.v1.AuditRequest
+	2,  // 18: surehand.operate.v1.Operator.Cancel:output_type -> surehand.operate.v1.ActAnswer
+	2,  // 19: surehand.operate.v1.Operator.Replace:output_type -> surehand.operate.v1.ActAnswer
+	2,  // 20: surehand.operate.v1.Operator.Pin:output_type -> surehand.operate.v1.ActAnswer
+	2,  // 21: surehand.operate.v1.Operator.Release:output_type -> surehand.operate.v1.ActAnswer
+	4,  // 22: surehand.operate.v1.Operator.Engines:output_type -> surehand.operate.v1.EnginesAnswer
+	7,  // 23: surehand.operate.v1.Operator.Cordon:output_type -> surehand.operate.v1.CordonAnswer
+	9,  // 24: surehand.operate.v1.Operator.Drain:output_type -> surehand.operate.v1.OwesAnswer
+	9,  // 25: surehand.operate.v1.Operator.Owes:output_type -> surehand.operate.v1.OwesAnswer
+	12, // 26: surehand.operate.v1.Operator.Leaks:output_type -> surehand.operate.v1.LeaksAnswer
+	14, // 27: surehand.operate.v1.Operator.Versions:output_type -> surehand.operate.v1.VersionsAnswer
+	14, // 28: surehand.operate.v1.Operator.Deploy:output_type -> surehand.operate.v1.VersionsAnswer
+	18, // 29: surehand.operate.v1.Operator.Audit:output_type -> surehand.operate.v1.AuditAnswer
+	18, // [18:30] is the sub-list for method output_type
+	6,  // [6:18] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_surehand_operate_v1_operate_proto_init() }
@@ -1157,7 +1390,7 @@ func file_surehand_operate_v1_operate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_surehand_operate_v1_operate_proto_rawDesc), len(file_surehand_operate_v1_operate_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

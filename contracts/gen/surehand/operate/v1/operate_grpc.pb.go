@@ -22,16 +22,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Operator_Cancel_FullMethodName  = "/surehand.operate.v1.Operator/Cancel"
-	Operator_Replace_FullMethodName = "/surehand.operate.v1.Operator/Replace"
-	Operator_Pin_FullMethodName     = "/surehand.operate.v1.Operator/Pin"
-	Operator_Release_FullMethodName = "/surehand.operate.v1.Operator/Release"
-	Operator_Engines_FullMethodName = "/surehand.operate.v1.Operator/Engines"
-	Operator_Cordon_FullMethodName  = "/surehand.operate.v1.Operator/Cordon"
-	Operator_Drain_FullMethodName   = "/surehand.operate.v1.Operator/Drain"
-	Operator_Owes_FullMethodName    = "/surehand.operate.v1.Operator/Owes"
-	Operator_Leaks_FullMethodName   = "/surehand.operate.v1.Operator/Leaks"
-	Operator_Audit_FullMethodName   = "/surehand.operate.v1.Operator/Audit"
+	Operator_Cancel_FullMethodName   = "/surehand.operate.v1.Operator/Cancel"
+	Operator_Replace_FullMethodName  = "/surehand.operate.v1.Operator/Replace"
+	Operator_Pin_FullMethodName      = "/surehand.operate.v1.Operator/Pin"
+	Operator_Release_FullMethodName  = "/surehand.operate.v1.Operator/Release"
+	Operator_Engines_FullMethodName  = "/surehand.operate.v1.Operator/Engines"
+	Operator_Cordon_FullMethodName   = "/surehand.operate.v1.Operator/Cordon"
+	Operator_Drain_FullMethodName    = "/surehand.operate.v1.Operator/Drain"
+	Operator_Owes_FullMethodName     = "/surehand.operate.v1.Operator/Owes"
+	Operator_Leaks_FullMethodName    = "/surehand.operate.v1.Operator/Leaks"
+	Operator_Versions_FullMethodName = "/surehand.operate.v1.Operator/Versions"
+	Operator_Deploy_FullMethodName   = "/surehand.operate.v1.Operator/Deploy"
+	Operator_Audit_FullMethodName    = "/surehand.operate.v1.Operator/Audit"
 )
 
 // OperatorClient is the client API for Operator service.
@@ -57,6 +59,11 @@ type OperatorClient interface {
 	// Leaks lists what is held for handoffs that are over: reserved less released,
 	// by owner, of histories against what daemons, engines and ledger say.
 	Leaks(ctx context.Context, in *LeaksRequest, opts ...grpc.CallOption) (*LeaksAnswer, error)
+	// Versions lists the versions of the workers' deployment.
+	Versions(ctx context.Context, in *VersionsRequest, opts ...grpc.CallOption) (*VersionsAnswer, error)
+	// Deploy has handoffs begin on a version from now on; those under way stay on
+	// their own.
+	Deploy(ctx context.Context, in *DeployRequest, opts ...grpc.CallOption) (*VersionsAnswer, error)
 	// Audit lists what operators did, the newest first.
 	Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (*AuditAnswer, error)
 }
@@ -168,6 +175,26 @@ func (c *operatorClient) Leaks(ctx context.Context, in *LeaksRequest, opts ...gr
 	return out, nil
 }
 
+func (c *operatorClient) Versions(ctx context.Context, in *VersionsRequest, opts ...grpc.CallOption) (*VersionsAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VersionsAnswer)
+	err := c.cc.Invoke(ctx, Operator_Versions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorClient) Deploy(ctx context.Context, in *DeployRequest, opts ...grpc.CallOption) (*VersionsAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VersionsAnswer)
+	err := c.cc.Invoke(ctx, Operator_Deploy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *operatorClient) Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (*AuditAnswer, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AuditAnswer)
@@ -201,6 +228,11 @@ type OperatorServer interface {
 	// Leaks lists what is held for handoffs that are over: reserved less released,
 	// by owner, of histories against what daemons, engines and ledger say.
 	Leaks(context.Context, *LeaksRequest) (*LeaksAnswer, error)
+	// Versions lists the versions of the workers' deployment.
+	Versions(context.Context, *VersionsRequest) (*VersionsAnswer, error)
+	// Deploy has handoffs begin on a version from now on; those under way stay on
+	// their own.
+	Deploy(context.Context, *DeployRequest) (*VersionsAnswer, error)
 	// Audit lists what operators did, the newest first.
 	Audit(context.Context, *AuditRequest) (*AuditAnswer, error)
 	mustEmbedUnimplementedOperatorServer()
@@ -239,6 +271,12 @@ func (UnimplementedOperatorServer) Owes(context.Context, *OwesRequest) (*OwesAns
 }
 func (UnimplementedOperatorServer) Leaks(context.Context, *LeaksRequest) (*LeaksAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method Leaks not implemented")
+}
+func (UnimplementedOperatorServer) Versions(context.Context, *VersionsRequest) (*VersionsAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Versions not implemented")
+}
+func (UnimplementedOperatorServer) Deploy(context.Context, *DeployRequest) (*VersionsAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Deploy not implemented")
 }
 func (UnimplementedOperatorServer) Audit(context.Context, *AuditRequest) (*AuditAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method Audit not implemented")
@@ -419,6 +457,42 @@ func _Operator_Leaks_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Operator_Versions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VersionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServer).Versions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operator_Versions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServer).Versions(ctx, req.(*VersionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Operator_Deploy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeployRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServer).Deploy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operator_Deploy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServer).Deploy(ctx, req.(*DeployRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Operator_Audit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AuditRequest)
 	if err := dec(in); err != nil {
@@ -475,6 +549,14 @@ var Operator_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Leaks",
 			Handler:    _Operator_Leaks_Handler,
+		},
+		{
+			MethodName: "Versions",
+			Handler:    _Operator_Versions_Handler,
+		},
+		{
+			MethodName: "Deploy",
+			Handler:    _Operator_Deploy_Handler,
 		},
 		{
 			MethodName: "Audit",
