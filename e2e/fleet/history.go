@@ -35,6 +35,26 @@ func (f *Fleet) History(ctx context.Context, tenant, id string) (*historypb.Hist
 	return h, nil
 }
 
+// Handoffs are the ids of all handoffs of the default tenant that are kept.
+func (f *Fleet) Handoffs(ctx context.Context) (out []string, err error) {
+	var page []byte
+	for {
+		list, err := f.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{PageSize: 1000, NextPageToken: page,
+			Query: fmt.Sprintf("WorkflowType = %q", steps.Workflow)})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range list.GetExecutions() {
+			if id, ok := strings.CutPrefix(e.GetExecution().GetWorkflowId(), DefaultTenant+"/"); ok {
+				out = append(out, id)
+			}
+		}
+		if page = list.GetNextPageToken(); len(page) == 0 {
+			return out, nil
+		}
+	}
+}
+
 // Forget deletes a handoff's history, as retention does in its time, and waits
 // until nobody finds it any more.
 func (f *Fleet) Forget(ctx context.Context, tenant, id string) error {
