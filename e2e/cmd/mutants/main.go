@@ -1,162 +1,157 @@
-// Command mutants changes one line of the code that everything rests on, in a
-// copy of the sources, and runs the tests beside it: a change that no test
-// notices is a line that nobody proves.
+// Command mutants changes one place of the code that everything rests on and
+// runs the tests beside it: a change that no test notices is a line that nobody
+// proves.
 //
-//	go run ./e2e/cmd/mutants [-only fence] [-n 60] [-timeout 2m]
+//	go run ./e2e/cmd/mutants [-only fence] [-n 120 -seed 1] [-shard 1/4]
+//
+// All the mutants are compiled at once and one is chosen at run time, so each
+// costs no more than the tests that come by it, up to the first that fails.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
-	"io/fs"
+	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
 // need is the share of mutants that must be noticed.
 const need = 0.95
 
+type options struct {
+	only  string
+	most  int
+	seed  uint64
+	shard string
+	list  bool
+}
+
 func main() {
-	only := flag.String("only", "", "mutants whose file contains this")
-	most := flag.Int("n", 0, "run at most so many, spread evenly; 0: all")
-	limit := flag.Duration("timeout", 3*time.Minute, "of one mutant's tests; running out of it is noticing")
-	list := flag.Bool("list", false, "say what would be changed")
+	var o options
+	flag.StringVar(&o.only, "only", "", "mutants whose file contains this")
+	flag.IntVar(&o.most, "n", 0, "so many, drawn at random; 0: all")
+	flag.Uint64Var(&o.seed, "seed", 1, "of the draw")
+	flag.StringVar(&o.shard, "shard", "1/1", "i/n: the i-th of n parts")
+	flag.BoolVar(&o.list, "list", false, "say what would be changed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *only, *most, *limit, *list); err != nil {
+	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, most int, limit time.Duration, list bool) error {
-	all, err := find(only)
+func run(ctx context.Context, o options) error {
+	all, err := find(o.only)
 	if err != nil {
 		return err
-	}
-	if most > 0 && most < len(all) {
-		var some []mutant
-		for i := range most {
-			some = append(some, all[i*len(all)/most])
-		}
-		all = some
-	}
-	if list {
-		for _, m := range all {
-			fmt.Println(m)
-		}
-		return nil
 	}
 	dir, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := copySources(dir); err != nil {
+	all, bad, err := compilable(ctx, dir, all)
+	if err != nil {
 		return err
 	}
-	var survived []mutant
-	explained := 0
-	for i, m := range all {
+	some, err := draw(all, o)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d mutants, %d more do not compile; %d are tried\n", len(all), len(bad), len(some))
+	if o.list {
+		for _, m := range some {
+			fmt.Println(m)
+		}
+		return nil
+	}
+	suites, took, err := prepare(ctx, dir, all)
+	if err != nil {
+		return err
+	}
+	var t tally
+	for i, m := range some {
 		began := time.Now()
-		word, err := try(ctx, dir, m, limit)
+		word, by, err := judge(ctx, m, suites, took)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%3d/%d %-12s %5.1fs  %s\n", i+1, len(all), word, time.Since(began).Seconds(), m)
-		if word == survives {
-			if why := excuses[m.key()]; why != "" {
-				explained++
-				fmt.Printf("        explained: %s\n", why)
-				continue
-			}
-			survived = append(survived, m)
-		}
+		fmt.Printf("%3d/%d %-15s %5.1fs %-28s %s\n", i+1, len(some), word, time.Since(began).Seconds(), filepath.Base(by.pkg), m)
+		t.add(m, word)
 	}
-	judged := len(all) - explained
-	share := float64(judged-len(survived)) / float64(max(judged, 1))
-	fmt.Printf("%d mutants, %d noticed (%.0f %%), %d explained, %d survived\n", len(all), judged-len(survived), 100*share, explained, len(survived))
-	for _, m := range survived {
+	return t.report()
+}
+
+// draw takes the part asked for, in an order that the seed gives.
+func draw(all []*mutant, o options) ([]*mutant, error) {
+	some := append([]*mutant(nil), all...)
+	if o.most > 0 {
+		rand.New(rand.NewPCG(o.seed, 0)).Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+		some = some[:min(o.most, len(some))]
+	}
+	var i, n int
+	if _, err := fmt.Sscanf(o.shard, "%d/%d", &i, &n); err != nil || i < 1 || i > n {
+		return nil, fmt.Errorf("a shard is i/n with 1 ≤ i ≤ n, not %q", o.shard)
+	}
+	var part []*mutant
+	for k := i - 1; k < len(some); k += n {
+		part = append(part, some[k])
+	}
+	return part, nil
+}
+
+func prepare(ctx context.Context, dir string, all []*mutant) (map[suite]*binary, map[suite]time.Duration, error) {
+	suites, err := build(ctx, dir, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	took := map[suite]time.Duration{}
+	for s, b := range suites {
+		if took[s], err = b.measure(ctx, dir); err != nil {
+			return nil, nil, err
+		}
+		fmt.Printf("%s comes by %d mutants, %.1fs\n", s.pkg, len(b.passed), took[s].Seconds())
+	}
+	return suites, took, nil
+}
+
+// tally counts how it went.
+type tally struct {
+	tried, explained, late int
+	survived               []*mutant
+}
+
+func (t *tally) add(m *mutant, word string) {
+	t.tried++
+	switch word {
+	case late:
+		t.late++
+	case survives, unpassed:
+		if why := excuses[m.key()]; why != "" {
+			t.explained++
+			fmt.Printf("        explained: %s\n", why)
+			return
+		}
+		t.survived = append(t.survived, m)
+	}
+}
+
+func (t *tally) report() error {
+	judged := t.tried - t.explained
+	caught := judged - len(t.survived)
+	share := float64(caught) / float64(max(judged, 1))
+	fmt.Printf("%d mutants: %d noticed (%.1f %%, %d of them by running out of time), %d explained, %d survived\n", t.tried, caught, 100*share, t.late, t.explained, len(t.survived))
+	for _, m := range t.survived {
 		fmt.Println("survived:", m)
 	}
 	if share < need {
-		return fmt.Errorf("%.0f %% of the mutants were noticed, want %.0f %%", 100*share, 100*need)
+		return fmt.Errorf("%.1f %% of the mutants were noticed, want %.0f %%", 100*share, 100*need)
 	}
 	return nil
-}
-
-const (
-	survives = "SURVIVED"
-	noticed  = "noticed"
-	unusable = "not compiled"
-)
-
-// try changes the copy, runs the tests and changes it back.
-func try(ctx context.Context, dir string, m mutant, limit time.Duration) (word string, err error) {
-	path := filepath.Join(dir, m.file)
-	src, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(path, m.apply(src), 0o644); err != nil {
-		return "", err
-	}
-	defer func() {
-		if e := os.WriteFile(path, src, 0o644); err == nil {
-			err = e
-		}
-	}()
-	for _, tests := range m.tests {
-		ok, out, err := goTest(ctx, dir, tests, limit)
-		switch {
-		case err != nil:
-			return "", err
-		case strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"):
-			return unusable, nil
-		case !ok:
-			return noticed, nil
-		}
-	}
-	return survives, nil
-}
-
-func goTest(ctx context.Context, dir, tests string, limit time.Duration) (ok bool, out string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	c := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-failfast"}, strings.Fields(tests)...)...)
-	c.Dir = dir
-	b, err := c.CombinedOutput()
-	if _, exited := err.(*exec.ExitError); exited || ctx.Err() == context.DeadlineExceeded {
-		return false, string(b), nil
-	}
-	return err == nil, string(b), err
-}
-
-// copySources copies what the tests need: the module without what is built.
-func copySources(dir string) error {
-	return filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || path == "deploy" || path == "docs") {
-			return filepath.SkipDir
-		}
-		if d.IsDir() {
-			return os.MkdirAll(filepath.Join(dir, path), 0o755)
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(dir, path), b, 0o644)
-	})
 }
