@@ -31,11 +31,19 @@ func (t *Targets) Clone() *Targets {
 }
 
 // AppendKey appends the table's canonical bytes.
-func (t *Targets) AppendKey(b []byte) []byte {
+func (t *Targets) AppendKey(b []byte) []byte { return t.appendKey(b, nil) }
+
+// AppendKeyOf appends those of one handoff, without its name.
+func (t *Targets) AppendKeyOf(b []byte, h HandoffID) []byte { return t.appendKey(b, &h) }
+
+func (t *Targets) appendKey(b []byte, of *HandoffID) []byte {
 	b = append(b, 'T')
 	b = binary.AppendUvarint(b, uint64(t.Incarnation))
 	for _, r := range t.All() {
-		b = r.Plan.Attempt.appendKey(b)
+		if of != nil && r.Plan.Attempt.Handoff != *of {
+			continue
+		}
+		b = r.Plan.Attempt.appendKey(b, of == nil)
 		b = append(b, byte(r.State), byte(r.Posted), flags(r.Adopted, r.Freed, r.Generation != 0, r.Grant != 0))
 		b = binary.AppendUvarint(b, uint64(t.Highest(r.Plan.Attempt.Handoff)))
 		if r.State.Final() {
@@ -65,11 +73,19 @@ func (t *Sources) Clone() *Sources {
 }
 
 // AppendKey appends the table's canonical bytes.
-func (t *Sources) AppendKey(b []byte) []byte {
+func (t *Sources) AppendKey(b []byte) []byte { return t.appendKey(b, nil) }
+
+// AppendKeyOf appends those of one handoff, without its name.
+func (t *Sources) AppendKeyOf(b []byte, h HandoffID) []byte { return t.appendKey(b, &h) }
+
+func (t *Sources) appendKey(b []byte, of *HandoffID) []byte {
 	b = append(b, 'S')
 	b = binary.AppendUvarint(b, uint64(t.Incarnation))
 	for _, r := range t.All() {
-		b = r.Plan.Attempt.appendKey(b)
+		if of != nil && r.Plan.Attempt.Handoff != *of {
+			continue
+		}
+		b = r.Plan.Attempt.appendKey(b, of == nil)
 		b = append(b, byte(r.State), byte(r.Posted), flags(r.Validated, r.Stopped && r.Lane == LaneLocal, r.Freed, r.Grant != 0))
 		b = append(b, r.Manifest[:4]...)
 		for _, w := range r.Announced {
@@ -93,7 +109,7 @@ func (r *Reading) Clone() *Reading {
 func (r *Reading) AppendKey(b []byte) []byte {
 	b = append(b, 'R', byte(r.newest), flags(r.delivering != nil))
 	for _, a := range slices.SortedFunc(maps.Keys(r.state), Attempt.Compare) {
-		b = append(a.appendKey(b), byte(r.state[a]))
+		b = append(a.appendKey(b, false), byte(r.state[a]))
 	}
 	return b
 }
@@ -108,7 +124,7 @@ func (c *Coordinator) Clone() *Coordinator {
 // AppendKey appends the coordinator's canonical bytes.
 func (c *Coordinator) AppendKey(b []byte) []byte {
 	b = append(b, 'C')
-	b = c.plan.Attempt.appendKey(b)
+	b = c.plan.Attempt.appendKey(b, false)
 	b = append(b, c.phase[0], c.phase[1], byte(c.older), byte(c.target), byte(c.source), byte(c.asked),
 		flags(c.cancelled, c.committed, c.failure != nil, c.outcome != nil))
 	b = append(b, c.pending[:]...)
@@ -138,7 +154,7 @@ func (c *Capacity) Clone() *Capacity {
 func (c *Capacity) AppendKey(b []byte) []byte {
 	b = append(b, 'L', byte(c.extra))
 	for _, a := range slices.SortedFunc(maps.Keys(c.entries), Attempt.Compare) {
-		b = binary.AppendUvarint(a.appendKey(b), uint64(c.entries[a].Blocks))
+		b = binary.AppendUvarint(a.appendKey(b, true), uint64(c.entries[a].Blocks))
 	}
 	return b
 }
@@ -167,8 +183,11 @@ func (p *Pins) AppendKey(b []byte) []byte {
 	return b
 }
 
-func (a Attempt) appendKey(b []byte) []byte {
-	b = append(append(b, a.Handoff...), 0)
+// appendKey leaves the handoff's name out where there is but one.
+func (a Attempt) appendKey(b []byte, named bool) []byte {
+	if named {
+		b = append(append(b, a.Handoff...), 0)
+	}
 	b = binary.AppendUvarint(b, uint64(a.Epoch))
 	return binary.AppendUvarint(b, uint64(a.Nonce))
 }

@@ -18,7 +18,7 @@ func (w *world) look(v *handoff.World) {
 		}
 		if r := w.targetOf(a); r != nil {
 			v.Targets = append(v.Targets, handoff.TargetFact{Attempt: r.Plan.Attempt, Node: nodes[w.at[a]], State: r.State, Left: r.Left,
-				Posted: r.Posted, Highest: w.td[w.at[a]].Highest("r"), Freed: r.Freed})
+				Posted: r.Posted, Highest: w.td[w.at[a]].Highest(w.request), Freed: r.Freed})
 		}
 		if r := w.sourceOf(a); r != nil {
 			v.Sources = append(v.Sources, handoff.SourceFact{Attempt: r.Plan.Attempt, State: r.State, Posted: r.Posted, Freed: r.Freed, Drained: r.Drained()})

@@ -10,7 +10,8 @@ func (w *world) sourceSteps(a int, out emit) {
 		f(n)
 		out(act{kind: kind, a: uint8(a), p: uint8(p)}, false, n)
 	}
-	if w.sent(msgPrefill, a) && r == nil && !w.quicker(a) {
+	later := w.Room > 0 && w.targetOf(a) != nil // P had no room when D opened
+	if w.sent(msgPrefill, a) && r == nil && (!w.quicker(a) || later) && w.roomP() {
 		simple(actPrefill, 0, func(n *world) { n.prefill(a) })
 	}
 	if w.fine(a) && w.memory(a) == a {
@@ -137,13 +138,13 @@ func (w *world) targetSteps(a int, out emit) {
 		f(n)
 		out(act{kind: kind, a: uint8(a), p: uint8(p)}, false, n)
 	}
-	if w.sent(msgOpen, a) && r == nil {
+	if w.sent(msgOpen, a) && r == nil && w.roomAt(w.at[a]) {
 		simple(actOpen, 0, func(n *world) {
 			n.stepTarget(handoff.TargetOpen, a, func(in *handoff.TargetInput) { in.Plan, in.Shape = &n.plans[a], &n.shape })
 			for x := range many {
 				n.pages(x)
 			}
-			if n.quicker(a) && n.sourceOf(a) == nil {
+			if n.quicker(a) && n.sourceOf(a) == nil && n.roomP() {
 				n.prefill(a)
 				if s, t := n.sourceOf(a), n.targetOf(a); s != nil && s.State == handoff.SourceSealed && t != nil && t.State == handoff.TargetOpened {
 					n.pull(a)

@@ -180,6 +180,11 @@ func (w *world) restartTD(engineLives bool) {
 	old := w.td[d0]
 	w.td[d0] = handoff.NewTargets(nodes[d0], old.Incarnation+1)
 	w.td[d0].Omit = w.Omit
+	w.afterTD(old, engineLives)
+}
+
+// afterTD is what the new life of D0 finds of this request.
+func (w *world) afterTD(old *handoff.Targets, engineLives bool) {
 	for a := range many {
 		if w.at[a] != d0 || w.memory(a) != a {
 			continue
@@ -210,6 +215,10 @@ func (w *world) restartTD(engineLives bool) {
 func (w *world) restartTP() {
 	w.tp = handoff.NewSources("p", w.tp.Incarnation+1)
 	w.tp.Omit = w.Omit
+	w.afterTP()
+}
+
+func (w *world) afterTP() {
 	w.lookupSources()
 	for a := range many {
 		if !w.Local {

@@ -10,7 +10,26 @@ type key [16]byte
 
 // key hashes the state; buf is scratch space.
 func (w *world) key(buf *[]byte) key {
-	b := (*buf)[:0]
+	*buf = w.appendKey((*buf)[:0])
+	sum := sha256.Sum256(*buf)
+	return key(sum[:16])
+}
+
+// compact is 64 bits of the same, never 0, and kept: only a settled state has it.
+func (w *world) compact(buf *[]byte) uint64 {
+	if w.print == 0 {
+		*buf = w.appendKey((*buf)[:0])
+		w.print = hash64(*buf)
+	}
+	return w.print
+}
+
+func hash64(b []byte) uint64 {
+	sum := sha256.Sum256(b)
+	return max(binary.LittleEndian.Uint64(sum[:]), 1)
+}
+
+func (w *world) appendKey(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(w.left))
 	b = binary.LittleEndian.AppendUint64(b, w.soup)
 	b = append(b, byte(w.current), pack(w.started, w.over, w.cancelled, w.reset, w.moved, w.twice),
@@ -21,9 +40,9 @@ func (w *world) key(buf *[]byte) key {
 		}
 		b = append(b, w.known[a])
 	}
-	b = w.td[0].AppendKey(b)
-	b = w.td[1].AppendKey(b)
-	b = w.tp.AppendKey(b)
+	b = w.td[0].AppendKeyOf(b, w.request)
+	b = w.td[1].AppendKeyOf(b, w.request)
+	b = w.tp.AppendKeyOf(b, w.request)
 	for g := range w.gw {
 		b = append(b, pack(w.gw[g].dead), w.gw[g].incarnation, w.gw[g].held, w.gw[g].cleared, w.gw[g].wrote, w.gw[g].told, w.gw[g].gave)
 		b = w.gw[g].reading.AppendKey(b)
@@ -31,9 +50,7 @@ func (w *world) key(buf *[]byte) key {
 	for _, x := range []*worker{&w.wk[0], &w.wk[1], &w.hist} {
 		b = x.appendKey(b)
 	}
-	*buf = b
-	sum := sha256.Sum256(b)
-	return key(sum[:16])
+	return b
 }
 
 func (x *worker) appendKey(b []byte) []byte {

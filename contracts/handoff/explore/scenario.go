@@ -21,6 +21,8 @@ type Scenario struct {
 	TwoGateways bool      // both take a head start with their own nonce before Start
 	TwoBodies   bool      // and their bodies differ
 	MaxStates   int       // 0: the caller's bound
+	Room        int       // attempts that each engine's memory holds at once; 0: any
+	Mirror      bool      // two requests that are alike: a state and its mirror image are one
 }
 
 // fault is a set of things that may go wrong, each once.
@@ -77,14 +79,15 @@ var attemptNames = [many]string{"e1", "e1'", "e2", "e2'"}
 // set holds what a scenario computes once.
 type set struct {
 	Scenario
-	plans [many]handoff.Plan
-	at    [many]int // index of each attempt's D
-	body  [many]handoff.Origin
-	shape handoff.Shape
+	request handoff.HandoffID
+	plans   [many]handoff.Plan
+	at      [many]int // index of each attempt's D
+	body    [many]handoff.Origin
+	shape   handoff.Shape
 }
 
-func (sc Scenario) prepare() *set {
-	s := &set{Scenario: sc, at: [many]int{d0, d0, d1, d0}, body: [many]handoff.Origin{1, 1, 1, 1}}
+func (sc Scenario) prepare(request handoff.HandoffID) *set {
+	s := &set{Scenario: sc, request: request, at: [many]int{d0, d0, d1, d0}, body: [many]handoff.Origin{1, 1, 1, 1}}
 	if sc.SameD {
 		s.at[e2], s.at[e2b] = d0, d1
 	}
@@ -101,7 +104,7 @@ func (sc Scenario) prepare() *set {
 		nonce handoff.Nonce
 	}{{1, 1}, {1, 2}, {2, 3}, {2, 4}} {
 		node := nodes[s.at[i]]
-		s.plans[i] = handoff.Plan{Attempt: handoff.Attempt{Handoff: "r", Epoch: x.epoch, Nonce: x.nonce},
+		s.plans[i] = handoff.Plan{Attempt: handoff.Attempt{Handoff: request, Epoch: x.epoch, Nonce: x.nonce},
 			P: handoff.Seat{Engine: "ep", Node: "p", Incarnation: 1}, D: handoff.Seat{Engine: handoff.EngineID("e" + node), Node: node, Incarnation: 1},
 			Reader: handoff.Reader{Process: gateways[g0], Incarnation: 1, Number: 1}, BodyDigest: handoff.Digest{byte(s.body[i])}}
 	}

@@ -51,3 +51,15 @@ var Scenarios = []Scenario{
 	{Name: "reader: re-attach, gateway restart, takeover", Readers: true, Quick: true, Faults: Reattach | RestartGW | Takeover},
 	{Name: "reader: re-attach, takeover", Readers: true, Quick: true, Faults: Reattach | Takeover},
 }
+
+// Pairs are the searches of two requests, each with two epochs, on two D and one
+// P. Mirror images are one state; Room makes them wait for each other's memory.
+var Pairs = []Scenario{
+	{Name: "both fenced, second epochs", Quick: true, Quicker: true, Mirror: true, Begin: closed},
+	{Name: "both fenced, room for one", Quick: true, Quicker: true, Mirror: true, Begin: closed, Room: 1},
+	{Name: "both fenced, D host restart", Quick: true, Quicker: true, Mirror: true, Begin: closed, Faults: RestartHost},
+	{Name: "both fenced, TP restart", Quick: true, Quicker: true, Mirror: true, Begin: closed, Faults: RestartTP},
+	{Name: "room for one", Quick: true, Quicker: true, Mirror: true, Room: 1},
+	{Name: "both may commit", Quick: true, Quicker: true, Mirror: true, Begin: validated},
+	{Name: "both may commit, room for two, D host restart", Quick: true, Quicker: true, Mirror: true, Begin: delivered, Room: 2, Faults: RestartHost},
+}

@@ -54,6 +54,7 @@ type world struct {
 	winner  uint8 // the attempt of the accepted Start
 
 	events events // of the step that led here; not part of the state
+	print  uint64 // of the settled state, once it was asked for
 }
 
 type reader struct{ gateway, incarnation, number uint8 }
@@ -145,8 +146,14 @@ func (w *world) sent(m message, a int) bool {
 func bit(a int) uint8 { return 1 << a }
 
 // initial is the state a search begins in: the scenario's first steps are done.
-func initial(sc Scenario) (*world, []string) {
-	w := origin(sc)
+func initial(sc Scenario) (*world, []string) { return initialOf(sc, "r", nil) }
+
+// initialOf is that of one request; another one may be there already.
+func initialOf(sc Scenario, request handoff.HandoffID, beside *world) (*world, []string) {
+	w := origin(sc, request)
+	if beside != nil {
+		w.adoptTables(beside)
+	}
 	var done []string
 	for _, kind := range sc.Begin {
 		var chosen *world
@@ -165,8 +172,8 @@ func initial(sc Scenario) (*world, []string) {
 	return w, done
 }
 
-func origin(sc Scenario) *world {
-	s := sc.prepare()
+func origin(sc Scenario, request handoff.HandoffID) *world {
+	s := sc.prepare(request)
 	w := &world{set: s, left: sc.Faults, current: -1, named: reader{g0, 1, 1}}
 	for d := range w.td {
 		w.td[d] = handoff.NewTargets(nodes[d], 1)
@@ -208,7 +215,7 @@ func (w *world) start(g int) {
 
 func (w *world) fork() *world {
 	n := *w
-	n.events = events{}
+	n.events, n.print = events{}, 0
 	return &n
 }
 
@@ -270,6 +277,31 @@ func (w *world) stepSource(e handoff.SourceEvent, a int, f func(*handoff.SourceI
 	ans := w.sources().Step(0, in)
 	w.lookupSources()
 	return ans
+}
+
+// roomAt and roomP say whether an engine can hold one more attempt, of any request.
+func (w *world) roomAt(d int) bool {
+	held := 0
+	if w.Room > 0 {
+		for _, r := range w.td[d].All() {
+			if r.Generation != 0 && !r.Freed {
+				held++
+			}
+		}
+	}
+	return w.Room == 0 || held < w.Room
+}
+
+func (w *world) roomP() bool {
+	held := 0
+	if w.Room > 0 {
+		for _, r := range w.tp.All() {
+			if r.Grant != 0 && !r.Freed {
+				held++
+			}
+		}
+	}
+	return w.Room == 0 || held < w.Room
 }
 
 // grantorLives says whether TP is still the life that the plans name.

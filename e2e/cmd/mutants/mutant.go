@@ -20,7 +20,7 @@ type mutant struct {
 	from  string
 	to    string
 	edits []edit
-	tests []suite // the quickest first
+	tests []suite
 }
 
 func (m *mutant) String() string {
@@ -182,7 +182,7 @@ func locks(s *ast.ExprStmt) bool {
 		return true
 	}
 	sel, ok := c.Fun.(*ast.SelectorExpr)
-	return ok && strings.HasSuffix(strings.ToLower(sel.Sel.Name), "lock")
+	return ok && (strings.HasSuffix(strings.ToLower(sel.Sel.Name), "lock") || sel.Sel.Name == "enter" || sel.Sel.Name == "leave")
 }
 
 func (f *finder) add(n ast.Node, to string) *mutant {

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -15,10 +16,13 @@ func main() {
 	name := flag.String("scenario", "", "run the scenarios whose name contains this; empty: all")
 	maxStates := flag.Int("max-states", 2_000_000, "stop a search at about this many states")
 	mutants := flag.Bool("mutants", false, "search the mutants instead: each must be caught")
+	closure := flag.Bool("close", false, "walk depth first, with leaks and fair runs judged, in a word a state; two requests as well")
 	trace := flag.Bool("trace", false, "print traces")
 	flag.Parse()
 	failed := false
-	if *mutants {
+	if *closure {
+		failed = runClosures(*name, *maxStates)
+	} else if *mutants {
 		failed = runMutants(*name, *maxStates, *trace)
 	} else {
 		failed = runScenarios(*name, *maxStates)
@@ -40,6 +44,32 @@ func runScenarios(name string, maxStates int) (failed bool) {
 			failed = true
 			printTrace(r.Trace)
 		}
+	}
+	return failed
+}
+
+// heap bounds what the collector lets the walk grow to.
+const heap = 5 << 30
+
+func runClosures(name string, maxStates int) (failed bool) {
+	debug.SetMemoryLimit(heap)
+	one := func(sc explore.Scenario, name string, walk func(explore.Scenario, int) explore.Closure) {
+		if !strings.Contains(sc.Name, name) {
+			return
+		}
+		start := time.Now()
+		c := walk(sc, maxStates)
+		fmt.Printf("%s  %s\n", c, time.Since(start).Round(time.Second))
+		if c.Failed() {
+			failed = true
+			printTrace(c.Trace)
+		}
+	}
+	for _, sc := range explore.Scenarios {
+		one(sc, name, explore.Close)
+	}
+	for _, sc := range explore.Pairs {
+		one(sc, strings.TrimPrefix(name, "two requests: "), explore.ClosePair)
 	}
 	return failed
 }
