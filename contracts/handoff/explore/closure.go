@@ -231,11 +231,15 @@ func (w *walk) component(members []visit, name fmt.Stringer) {
 // each act that is no fault is taken inside, or is not possible somewhere inside.
 func stays(members []visit, inside map[uint64]bool) bool {
 	always, taken := map[any]int{}, map[any]bool{}
+	var acts []any
 	for _, m := range members {
 		here := map[any]bool{}
 		for _, e := range m.acts {
 			if e.fault {
 				continue
+			}
+			if always[e.act] == 0 {
+				acts = append(acts, e.act)
 			}
 			if !here[e.act] {
 				here[e.act] = true
@@ -244,8 +248,8 @@ func stays(members []visit, inside map[uint64]bool) bool {
 			taken[e.act] = taken[e.act] || inside[e.to]
 		}
 	}
-	for a, n := range always {
-		if n == len(members) && !taken[a] {
+	for _, a := range acts {
+		if always[a] == len(members) && !taken[a] {
 			return false // fairness has it happen, and it leads out
 		}
 	}
