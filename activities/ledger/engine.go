@@ -33,9 +33,10 @@ type Engine struct {
 	Node                   handoff.NodeID      `json:"node"`
 	NodeIncarnation        handoff.Incarnation `json:"node_incarnation,string"`
 	ProcessIncarnation     handoff.Incarnation `json:"process_incarnation,string"`
-	Address                string              `json:"address"` // the engine's own
-	Control                string              `json:"control"` // its transferd's, for orders
-	Peer                   string              `json:"peer"`    // its transferd's, for bytes
+	Address                string              `json:"address"`                 // the engine's own
+	Control                string              `json:"control"`                 // its transferd's, for orders
+	Peer                   string              `json:"peer"`                    // its transferd's, for bytes
+	PeerProtocol           uint32              `json:"peer_protocol,omitempty"` // that its transferd speaks; P's and D's must be equal where both tell
 	Blocks                 uint32              `json:"blocks"`
 	BlockTokens            uint32              `json:"block_tokens"`
 	MaxTokens              uint32              `json:"max_tokens"`                // context length

@@ -26,6 +26,7 @@ const (
 	ReasonBlocks     Reason = "blocks"
 	ReasonNoPair     Reason = "no pair"
 	ReasonLink       Reason = "link breaker"
+	ReasonProtocol   Reason = "peer protocol"
 	ReasonSame       Reason = "same engine"
 	ReasonDeadline   Reason = "deadline"
 )
@@ -87,6 +88,8 @@ func refusePair(f Fleet, p, d ledger.Registered) Reason {
 		return ReasonRevision
 	case !bytes.Equal(p.Layout, d.Layout):
 		return ReasonLayout
+	case p.PeerProtocol != d.PeerProtocol && p.PeerProtocol != 0 && d.PeerProtocol != 0:
+		return ReasonProtocol
 	case f.Blocked != nil && f.Blocked.LinkBlocked(Link{p.ID, d.ID}):
 		return ReasonLink
 	}

@@ -52,6 +52,9 @@ func rate(r float64) func(*ledger.Registered) {
 	return func(e *ledger.Registered) { e.PrefillTokensPerSecond = r }
 }
 func layout(b ...byte) func(*ledger.Registered) { return func(e *ledger.Registered) { e.Layout = b } }
+func speaks(v uint32) func(*ledger.Registered) {
+	return func(e *ledger.Registered) { e.PeerProtocol = v }
+}
 func revision(r string) func(*ledger.Registered) {
 	return func(e *ledger.Registered) { e.Revision = r }
 }
@@ -119,6 +122,8 @@ func TestPlacementChoosesTheLeastLoaded(t *testing.T) {
 			Blocked: blocked{links: map[Link]bool{{"p1", "d1"}: true}}}, request(), "p2", "d1"},
 		"in time": {fleet(p("p1", queued(900)), p("p2", queued(100)), d("d1")),
 			request(func(r *Request) { r.Deadline = 500 * time.Millisecond }), "p2", "d1"},
+		"protocol": {fleet(p("p1", speaks(2)), p("p2", speaks(3)), d("d1", speaks(3))), request(), "p2", "d1"},
+		"not told": {fleet(p("p1"), d("d1", speaks(3))), request(), "p1", "d1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Place(c.r, c.fleet, first)
@@ -153,6 +158,7 @@ func TestPlacementRefusesWithCodeReasonAndRetryAfter(t *testing.T) {
 		"other revision":    {fleet(p("p1"), d("d1", revision("r2"))), request(), handoff.CodeUnavailable, ReasonRevision, RetryAfterMax},
 		"asked revision":    {fleet(p("p1"), d("d1")), request(func(r *Request) { r.Revision = "r9" }), handoff.CodeUnavailable, ReasonRevision, RetryAfterMax},
 		"other layout":      {fleet(p("p1"), d("d1", layout(2))), request(), handoff.CodeUnavailable, ReasonLayout, RetryAfterMax},
+		"other protocol":    {fleet(p("p1", speaks(2)), d("d1", speaks(3))), request(), handoff.CodeUnavailable, ReasonProtocol, RetryAfterMax},
 		"unknown layouts":   {fleet(p("p1", layout()), d("d1", layout())), request(), handoff.CodeUnavailable, ReasonLayout, RetryAfterMax},
 		"cordoned":          {fleet(p("p1", cordoned), d("d1")), request(), handoff.CodeUnavailable, ReasonCordoned, RetryAfterMax},
 		"not rebuilt":       {fleet(p("p1"), d("d1", unbuilt)), request(), handoff.CodeUnavailable, ReasonNotRebuilt, RetryAfterMin},

@@ -76,6 +76,7 @@ var verdicts = []struct {
 	{ReasonExcluded, handoff.CodeUnavailable, RetryAfterMin},
 	{ReasonContext, handoff.CodeTooLarge, 0},
 	{ReasonPinned, handoff.CodeUnavailable, RetryAfterMax},
+	{ReasonProtocol, handoff.CodeUnavailable, RetryAfterMax},
 	{ReasonLayout, handoff.CodeUnavailable, RetryAfterMax},
 	{ReasonRevision, handoff.CodeUnavailable, RetryAfterMax},
 	{ReasonSame, handoff.CodeUnavailable, RetryAfterMax},

@@ -86,8 +86,8 @@ func holdsSources(root string) (string, error) {
 	return root, nil
 }
 
-func compile(ctx context.Context, dir, path, target string) error {
-	c := exec.CommandContext(ctx, "go", "build", "-o", path, target)
+func compile(ctx context.Context, dir, path, target string, flags ...string) error {
+	c := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", path}, flags...), target)...)
 	c.Dir, c.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", target, err, strings.TrimSpace(string(out)))

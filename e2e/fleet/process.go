@@ -234,8 +234,12 @@ func (p *Process) Use(path string) {
 	p.path = path
 }
 
-// Args are what the process's next life is told.
-func (p *Process) Args() []string { return p.args }
+// Path is the program that its next life runs.
+func (p *Process) Path() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.path
+}
 
 // Restart starts the process again, on the same addresses and data.
 func (p *Process) Restart(ctx context.Context) error {

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -44,6 +45,39 @@ func Release(ctx context.Context, now Programs, revision string) (Programs, erro
 	}
 	defer os.RemoveAll(dir)
 	return old, errors.Join(unpack(ctx, root, dir, revision), build(ctx, dir, old.Surehand, "."), build(ctx, dir, old.Transferd, "./transferd/cmd/transferd"))
+}
+
+// OtherWire makes a transferd that is today's, but speaks the next version of the
+// peers' protocol: what a release that changes it will be to this one.
+func OtherWire(ctx context.Context) (path string, err error) {
+	root, err := sources()
+	if err != nil {
+		return "", err
+	}
+	of := filepath.Join(root, "contracts", "wire", "wire.go")
+	text, err := os.ReadFile(of)
+	if err != nil {
+		return "", err
+	}
+	const line = "\tVersion = "
+	if strings.Count(string(text), line) != 1 {
+		return "", fmt.Errorf("%s has no one line %q", of, line)
+	}
+	dir, err := os.MkdirTemp("", "surehand-wire-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	changed, overlay := filepath.Join(dir, "wire.go"), filepath.Join(dir, "overlay.json")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {of: changed}})
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(os.WriteFile(changed, []byte(strings.Replace(string(text), line, line+"1 + ", 1)), 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
+		return "", err
+	}
+	path = filepath.Join(root, ".surehand", "e2e", "transferd-other-wire")
+	return path, compile(ctx, root, path, "./transferd/cmd/transferd", "-overlay", overlay)
 }
 
 func made(path string) bool {

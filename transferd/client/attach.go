@@ -126,7 +126,7 @@ func (e *Engine) adopt(l *link, m *transferv1.Attached, first bool) error {
 	if e.daemon.incarnation != handoff.Incarnation(m.GetIncarnation()) {
 		cause = handoff.CodeStaleIncarnation
 	}
-	e.daemon = identity{handoff.NodeID(m.GetNode()), handoff.Incarnation(m.GetIncarnation()), m.GetPeerAddress()}
+	e.daemon = identity{handoff.NodeID(m.GetNode()), handoff.Incarnation(m.GetIncarnation()), m.GetPeerAddress(), m.GetPeerProtocol()}
 	e.link = l
 	if first {
 		return nil

@@ -60,6 +60,7 @@ type identity struct {
 	node        handoff.NodeID
 	incarnation handoff.Incarnation
 	peer        string
+	protocol    uint32
 }
 
 // Attach connects to the daemon's engine socket, passes segment and flag page by
@@ -107,6 +108,10 @@ func (e *Engine) Incarnation() handoff.Incarnation { return e.identity().incarna
 
 // PeerAddress is where other daemons reach this one.
 func (e *Engine) PeerAddress() string { return e.identity().peer }
+
+// PeerProtocol is the version that the daemon speaks to others; 0: it is of a
+// release that does not tell.
+func (e *Engine) PeerProtocol() uint32 { return e.identity().protocol }
 
 // Events gives what happens, in order. It is closed by Close.
 func (e *Engine) Events() <-chan Event { return e.events.out }

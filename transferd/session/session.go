@@ -14,6 +14,7 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/contracts/wire"
 	"github.com/surehand/surehand/transferd/fence"
 	"github.com/surehand/surehand/transferd/internal/flagpage"
 	"github.com/surehand/surehand/transferd/internal/native"
@@ -135,7 +136,7 @@ func (s *session) attach() error {
 	s.server.cfg.Log.Info("engine attached", "engine", s.engine.ID, "memory", s.engine.Segment.Kind(), "segment_bytes", s.engine.Segment.Bytes(),
 		"adopted", len(attached.Adopted), "closed", len(attached.Closed))
 	s.putFirst(&transferv1.DaemonMessage{Id: m.GetId(), Body: &transferv1.DaemonMessage_Attached{Attached: &transferv1.Attached{
-		Node: string(core.Node()), Incarnation: uint64(core.Incarnation()), PeerAddress: s.server.cfg.PeerAddress,
+		Node: string(core.Node()), Incarnation: uint64(core.Incarnation()), PeerAddress: s.server.cfg.PeerAddress, PeerProtocol: wire.Version,
 		Adopted: rpc.Attempts(attached.Adopted), Closed: rpc.Attempts(attached.Closed)}}})
 	return nil
 }

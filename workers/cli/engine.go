@@ -259,7 +259,7 @@ func registration(d *enginev1.Description, attached bool) ledger.Engine {
 	return ledger.Engine{
 		ID: handoff.EngineID(d.GetEngine()), Role: registryRoles[d.GetRole()], Model: d.GetModel(), Revision: d.GetRevision(), Layout: d.GetLayout(),
 		Node: handoff.NodeID(d.GetNode()), NodeIncarnation: handoff.Incarnation(d.GetNodeIncarnation()),
-		ProcessIncarnation: handoff.Incarnation(d.GetProcessIncarnation()), Address: d.GetAddress(), Control: d.GetControlAddress(), Peer: d.GetPeerAddress(),
+		ProcessIncarnation: handoff.Incarnation(d.GetProcessIncarnation()), Address: d.GetAddress(), Control: d.GetControlAddress(), Peer: d.GetPeerAddress(), PeerProtocol: d.GetPeerProtocol(),
 		Blocks: d.GetBlocks(), BlockTokens: d.GetBlockTokens(), MaxTokens: d.GetMaxTokens(), PrefillTokensPerSecond: d.GetPrefillTokensPerSecond(),
 		Tokenizes: d.GetTokenizes(), Resumes: d.GetResumes(),
 		Cordoned: !attached, Load: &ledger.Load{BlocksFree: d.GetBlocksFree(), Running: d.GetRunning(), Waiting: d.GetWaiting()},

@@ -14,6 +14,7 @@ type daemon interface {
 	Node() handoff.NodeID
 	Incarnation() handoff.Incarnation
 	PeerAddress() string
+	PeerProtocol() uint32
 	OpenTarget(context.Context, client.TargetSpec) (handoff.Token, error)
 	OpenSource(context.Context, client.SourceSpec) (client.SourceGrant, error)
 	Announce(ctx context.Context, a handoff.Attempt, pieces, digests []uint32) error

@@ -41,6 +41,7 @@ func newFakeDaemon(t testing.TB, node handoff.NodeID) *fakeDaemon {
 
 func (f *fakeDaemon) Node() handoff.NodeID        { return f.node }
 func (f *fakeDaemon) PeerAddress() string         { return "127.0.0.1:1" }
+func (f *fakeDaemon) PeerProtocol() uint32        { return 0 }
 func (f *fakeDaemon) Events() <-chan client.Event { return f.events }
 func (f *fakeDaemon) Close() error                { close(f.events); return nil }
 func (f *fakeDaemon) Incarnation() handoff.Incarnation {

@@ -23,7 +23,7 @@ func (e *Engine) Description() *enginev1.Description {
 		BlocksFree: uint32(books.Free + books.Cached), // a cached block gives way to a request
 		Running:    uint32(load.Running), Waiting: uint32(load.Waiting),
 		Node: string(e.daemon.Node()), NodeIncarnation: uint64(e.daemon.Incarnation()),
-		ControlAddress: e.c.Control, PeerAddress: e.daemon.PeerAddress(),
+		ControlAddress: e.c.Control, PeerAddress: e.daemon.PeerAddress(), PeerProtocol: e.daemon.PeerProtocol(),
 		MaxTokens: uint32(e.compute.Context()), TargetsHeld: uint32(targets), SourcesHeld: uint32(sources),
 		ProcessIncarnation: uint64(e.c.Process), Address: e.Address(), PrefillTokensPerSecond: load.PrefillTokensPerSecond,
 	}

@@ -107,7 +107,7 @@ func (c *connector) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn, c.load = nil, &enginev1.ConnectorLoad{}
-	c.beside = &enginev1.ConnectorBeside{Node: c.beside.GetNode(), Incarnation: c.beside.GetIncarnation(), PeerAddress: c.beside.GetPeerAddress()}
+	c.beside = &enginev1.ConnectorBeside{Node: c.beside.GetNode(), Incarnation: c.beside.GetIncarnation(), PeerAddress: c.beside.GetPeerAddress(), PeerProtocol: c.beside.GetPeerProtocol()}
 }
 
 func (c *connector) note(m *enginev1.ConnectorMessage) {

@@ -86,7 +86,7 @@ func (e *Engine) Description() *enginev1.Description {
 		Engine: string(e.c.ID), Role: roles[e.c.Role], Model: model, Revision: hello.GetRevision(), Layout: hello.GetLayout(),
 		BlockTokens: hello.GetBlockTokens(), Blocks: hello.GetBlocks(), BlocksFree: load.GetBlocksFree(),
 		Running: load.GetRunning(), Waiting: load.GetWaiting(),
-		Node: beside.GetNode(), NodeIncarnation: beside.GetIncarnation(), ControlAddress: e.c.Control, PeerAddress: beside.GetPeerAddress(),
+		Node: beside.GetNode(), NodeIncarnation: beside.GetIncarnation(), ControlAddress: e.c.Control, PeerAddress: beside.GetPeerAddress(), PeerProtocol: beside.GetPeerProtocol(),
 		MaxTokens: hello.GetMaxTokens(), TargetsHeld: uint32(targets), SourcesHeld: uint32(sources),
 		ProcessIncarnation: uint64(e.c.Process), Address: e.Address(), Tokenizes: true,
 	}

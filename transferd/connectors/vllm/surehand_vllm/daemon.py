@@ -44,6 +44,7 @@ class Identity:
     node: str
     incarnation: int
     peer: str
+    protocol: int = 0
 
 
 @dataclass
@@ -210,7 +211,7 @@ class Daemon:
         with self._lock:
             same = self.identity is not None and self.identity.incarnation == m.incarnation
             cause = "engine" if same else "stale_incarnation"
-            self.identity = Identity(m.node, m.incarnation, m.peer_address)
+            self.identity = Identity(m.node, m.incarnation, m.peer_address, m.peer_protocol)
             self._link = link
             for (key, source), t in list(self._tracks.items()):
                 if not source and key in kept:

@@ -146,7 +146,7 @@ class Scheduler:
         m.attached = attached
         if self._daemon.identity is not None:
             i = self._daemon.identity
-            m.node, m.incarnation, m.peer_address = i.node, i.incarnation, i.peer
+            m.node, m.incarnation, m.peer_address, m.peer_protocol = i.node, i.incarnation, i.peer, i.protocol
         return m
 
     def _load(self) -> Any:

@@ -459,6 +459,7 @@ type ConnectorBeside struct {
 	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	Incarnation   uint64                 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	PeerAddress   string                 `protobuf:"bytes,4,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	PeerProtocol  uint32                 `protobuf:"varint,5,opt,name=peer_protocol,json=peerProtocol,proto3" json:"peer_protocol,omitempty"` // version that it speaks to others; 0: not told
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -519,6 +520,13 @@ func (x *ConnectorBeside) GetPeerAddress() string {
 		return x.PeerAddress
 	}
 	return ""
+}
+
+func (x *ConnectorBeside) GetPeerProtocol() uint32 {
+	if x != nil {
+		return x.PeerProtocol
+	}
+	return 0
 }
 
 type ConnectorLoad struct {
@@ -1030,12 +1038,13 @@ const file_surehand_engine_v1_connector_proto_rawDesc = "" +
 	"\n" +
 	"max_tokens\x18\x06 \x01(\rR\tmaxTokens\x12\x18\n" +
 	"\aversion\x18\a \x01(\tR\aversion\x12\x14\n" +
-	"\x05model\x18\b \x01(\tR\x05model\"\x86\x01\n" +
+	"\x05model\x18\b \x01(\tR\x05model\"\xab\x01\n" +
 	"\x0fConnectorBeside\x12\x1a\n" +
 	"\battached\x18\x01 \x01(\bR\battached\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\x12!\n" +
-	"\fpeer_address\x18\x04 \x01(\tR\vpeerAddress\"\x8e\x01\n" +
+	"\fpeer_address\x18\x04 \x01(\tR\vpeerAddress\x12#\n" +
+	"\rpeer_protocol\x18\x05 \x01(\rR\fpeerProtocol\"\x8e\x01\n" +
 	"\rConnectorLoad\x12\x1f\n" +
 	"\vblocks_free\x18\x01 \x01(\rR\n" +
 	"blocksFree\x12\x18\n" +

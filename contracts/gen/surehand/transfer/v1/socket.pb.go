@@ -552,8 +552,9 @@ type Attached struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	PeerAddress   string                 `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
-	Adopted       []*Attempt             `protobuf:"bytes,4,rep,name=adopted,proto3" json:"adopted,omitempty"` // targets of the flag page taken over as committed
-	Closed        []*Attempt             `protobuf:"bytes,5,rep,name=closed,proto3" json:"closed,omitempty"`   // every other one: never committed, drained
+	Adopted       []*Attempt             `protobuf:"bytes,4,rep,name=adopted,proto3" json:"adopted,omitempty"`                                // targets of the flag page taken over as committed
+	Closed        []*Attempt             `protobuf:"bytes,5,rep,name=closed,proto3" json:"closed,omitempty"`                                  // every other one: never committed, drained
+	PeerProtocol  uint32                 `protobuf:"varint,6,opt,name=peer_protocol,json=peerProtocol,proto3" json:"peer_protocol,omitempty"` // version that this transferd speaks to others
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -621,6 +622,13 @@ func (x *Attached) GetClosed() []*Attempt {
 		return x.Closed
 	}
 	return nil
+}
+
+func (x *Attached) GetPeerProtocol() uint32 {
+	if x != nil {
+		return x.PeerProtocol
+	}
+	return 0
 }
 
 type OpenTarget struct {
@@ -1368,13 +1376,14 @@ const file_surehand_transfer_v1_socket_proto_rawDesc = "" +
 	"CudaMemory\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\fR\x06device\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\fR\x06handle\x12\x16\n" +
-	"\x06offset\x18\x03 \x01(\x04R\x06offset\"\xd3\x01\n" +
+	"\x06offset\x18\x03 \x01(\x04R\x06offset\"\xf8\x01\n" +
 	"\bAttached\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12!\n" +
 	"\fpeer_address\x18\x03 \x01(\tR\vpeerAddress\x127\n" +
 	"\aadopted\x18\x04 \x03(\v2\x1d.surehand.transfer.v1.AttemptR\aadopted\x125\n" +
-	"\x06closed\x18\x05 \x03(\v2\x1d.surehand.transfer.v1.AttemptR\x06closed\"\xd5\x01\n" +
+	"\x06closed\x18\x05 \x03(\v2\x1d.surehand.transfer.v1.AttemptR\x06closed\x12#\n" +
+	"\rpeer_protocol\x18\x06 \x01(\rR\fpeerProtocol\"\xd5\x01\n" +
 	"\n" +
 	"OpenTarget\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x121\n" +
