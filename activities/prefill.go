@@ -21,7 +21,7 @@ func (s *Steps) Prefill(ctx context.Context, in steps.StepInput) (steps.Output, 
 }
 
 func (s *Steps) prefill(ctx context.Context, a *attempt, in steps.StepInput) (steps.Output, error) {
-	return s.Attempts.do(ctx, a, handoff.StepPrefill, in.Request.Deadline, func(ctx context.Context) (steps.Output, error) {
+	return s.Attempts.do(ctx, a, handoff.StepPrefill, in.Request.Deadline, traced(in, handoff.StepPrefill, func(ctx context.Context) (steps.Output, error) {
 		r := in.Request
 		body, err := s.Bodies.Body(ctx, r.Tenant, r.Plan.Attempt.Handoff)
 		if err != nil {
@@ -43,5 +43,5 @@ func (s *Steps) prefill(ctx context.Context, a *attempt, in steps.StepInput) (st
 			return steps.Output{}, err
 		}
 		return steps.Output{PromptTokens: sealed.PromptTokens, CachedTokens: sealed.CachedTokens, Engine: string(r.Plan.P.Engine)}, nil
-	})
+	}))
 }

@@ -27,7 +27,7 @@ func (s *Steps) Reserve(ctx context.Context, in steps.StepInput) (steps.Output, 
 }
 
 func (s *Steps) reserve(ctx context.Context, a *attempt, in steps.StepInput) (steps.Output, error) {
-	return s.Attempts.do(ctx, a, handoff.StepReserve, reserveBudget, func(ctx context.Context) (steps.Output, error) {
+	return s.Attempts.do(ctx, a, handoff.StepReserve, reserveBudget, traced(in, handoff.StepReserve, func(ctx context.Context) (steps.Output, error) {
 		r := in.Request
 		err := s.Ledger.Reserve(ctx, ledger.ReserveRequest{Engine: r.Plan.D.Engine, Incarnation: r.Plan.D.Incarnation,
 			Attempt: r.Plan.Attempt, Blocks: r.Route.Blocks, Lease: r.Lease})
@@ -58,7 +58,7 @@ func (s *Steps) reserve(ctx context.Context, a *attempt, in steps.StepInput) (st
 			out.Told = true
 		}
 		return out, nil
-	})
+	}))
 }
 
 func sampling(in steps.Input, b Body) engine.Sampling {

@@ -136,7 +136,7 @@ func (s *Steps) activity(name handoff.Step, fn stepFunc) func(context.Context, s
 			err = handoff.Errorf(handoff.CodeReset, "run %s was reset from %s", run, in.OriginalRunID)
 		} else {
 			stop := beating(ctx)
-			out, err = fn(ctx, in)
+			out, err = inTrace(name, fn)(ctx, in)
 			stop()
 		}
 		if out.EndMicros == 0 { // a joined run tells its own times

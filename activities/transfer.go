@@ -19,9 +19,9 @@ func (s *Steps) Transfer(ctx context.Context, in steps.StepInput) (steps.Output,
 	if err != nil {
 		return steps.Output{}, err
 	}
-	return s.Attempts.do(ctx, a, handoff.StepTransfer, in.Request.Deadline, func(ctx context.Context) (steps.Output, error) {
+	return s.Attempts.do(ctx, a, handoff.StepTransfer, in.Request.Deadline, traced(in, handoff.StepTransfer, func(ctx context.Context) (steps.Output, error) {
 		return s.transfer(ctx, a, in)
-	})
+	}))
 }
 
 func (s *Steps) transfer(ctx context.Context, a *attempt, in steps.StepInput) (steps.Output, error) {

@@ -117,6 +117,7 @@ type Input struct {
 	Resume        string        `json:"resume,omitempty"`        // ResumeReplay: go on after D's death under another epoch
 	Pin           *Pin          `json:"pin,omitempty"`           // engines that an operator chose for the epochs to come
 	Resumed       *Resumed      `json:"resumed,omitempty"`       // of an epoch that does so
+	Trace         string        `json:"trace,omitempty"`         // W3C traceparent of the request; empty: it is not traced
 	Journal       bool          `json:"journal,omitempty"`       // delivered tokens are kept for a while, for clients that come back
 }
 

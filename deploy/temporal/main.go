@@ -78,6 +78,7 @@ func command(stdout io.Writer) *cobra.Command {
 	set.SortFlags = false
 	set.StringVar(&f.settings.DataDir, "data", "", "directory for the histories (made when missing; required)")
 	set.StringVar(&f.listen, "listen", settings.DefaultListen, "loopback address of the frontend (gRPC); port 0 takes a free one")
+	set.StringVar(&f.settings.UICodec, "ui-codec", "", "URL of the codec server that the UI's pages ask for sealed payloads, with the browser's cookies for it")
 	set.StringVar(&f.ui, "ui", settings.DefaultUI, "loopback address of the web UI; empty for none")
 	set.StringArrayVar(&f.settings.Namespaces, "namespace", []string{settings.DefaultNamespace}, "namespace to create when missing (repeatable)")
 	set.DurationVar(&f.settings.Retention, "retention", settings.DefaultRetention, "how long a new namespace keeps closed workflows")

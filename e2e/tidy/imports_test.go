@@ -72,6 +72,8 @@ var walls = []wall{
 		except: map[string]string{"activities/engine/native": "drives an engine that brings no connector of its own; it is built on the HTTP client that vLLM's adapter is",
 			"activities/engine/vllm": "its own tests' double"},
 		reason: "adapters never import each other"},
+	{from: []string{""}, never: []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters"}, except: map[string]string{"transferd/otlp": "sends spans"},
+		reason: "what is traced and where it goes are two things: packages know contracts/tracing, commands know transferd/otlp"},
 	{from: []string{"transferd/transport/tcp"}, never: []string{"transferd/transport/local", "transferd/transport/ucx", "transferd/transport/cuda"}, reason: "adapters never import each other"},
 	{from: []string{"transferd/transport/local"}, never: []string{"transferd/transport/tcp", "transferd/transport/ucx", "transferd/transport/cuda"}, reason: "adapters never import each other"},
 }

@@ -24,6 +24,7 @@ type Ask struct {
 	Resume          bool   // go on after D's death
 	Journal         bool   // keep the answer for a client that comes back
 	LastID          string // where it stopped, when it does
+	Trace           string // W3C traceparent
 	Prefill, Decode string // engines chosen by the caller
 	Deadline        time.Duration
 
@@ -77,7 +78,7 @@ func (a Ask) request(ctx context.Context, base string) (*http.Request, error) {
 }
 
 func (a Ask) headers() map[string]string {
-	h := map[string]string{"Idempotency-Key": a.Key, "X-Surehand-Tenant": a.Tenant, "X-Surehand-Prefill": a.Prefill, "X-Surehand-Decode": a.Decode}
+	h := map[string]string{"Idempotency-Key": a.Key, "X-Surehand-Tenant": a.Tenant, "X-Surehand-Prefill": a.Prefill, "X-Surehand-Decode": a.Decode, "traceparent": a.Trace}
 	if a.APIKey != "" {
 		h["Authorization"] = "Bearer " + a.APIKey
 	}

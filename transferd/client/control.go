@@ -18,6 +18,7 @@ import (
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/contracts/tracing"
 )
 
 // Control speaks to the control side of one transferd. Safe for concurrent use.
@@ -64,13 +65,13 @@ func Dial(address string, opts ...Option) (*Control, error) {
 			return nil, handoff.Errorf(handoff.CodeDenied, "plaintext to %s, which is not loopback: use TLS", address)
 		}
 	}
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(creds),
+	conn, err := grpc.NewClient(target, append(tracing.DialOptions(), grpc.WithTransportCredentials(creds),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(16*window),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: backoffMin, Multiplier: 2, Jitter: 0.2, MaxDelay: backoffMax},
 			MinConnectTimeout: time.Second,
-		}))
+		}))...)
 	if err != nil {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "control address %q: %s", address, err)
 	}

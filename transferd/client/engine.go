@@ -154,6 +154,7 @@ type SourceSpec struct {
 	Offsets []uint64
 	Blocks  []uint32 // physical blocks pinned under the grant
 	Lease   time.Duration
+	Trace   string // traceparent of the prefill; empty: none
 }
 
 // SourceGrant is the right to read a source.
@@ -167,7 +168,7 @@ func (e *Engine) OpenSource(ctx context.Context, spec SourceSpec) (SourceGrant, 
 	a := spec.Plan.Attempt
 	known := e.track(e.sources, a)
 	reply, err := e.ask(ctx, &transferv1.EngineMessage{Body: &transferv1.EngineMessage_OpenSource{OpenSource: &transferv1.OpenSource{
-		Plan: rpc.Plan(spec.Plan), Shape: rpc.Shape(spec.Shape), Offsets: spec.Offsets, Blocks: spec.Blocks, LeaseMs: spec.Lease.Milliseconds()}}})
+		Plan: rpc.Plan(spec.Plan), Shape: rpc.Shape(spec.Shape), Offsets: spec.Offsets, Blocks: spec.Blocks, LeaseMs: spec.Lease.Milliseconds(), Trace: spec.Trace}}})
 	if err != nil {
 		if !known && handoff.CodeOf(err) != handoff.CodeUnavailable {
 			e.forget(a, true)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
+	"github.com/surehand/surehand/contracts/tracing"
 	"github.com/surehand/surehand/transferd/internal/native"
 )
 
@@ -52,7 +53,7 @@ func Listen(address string, service *Service, secure *tls.Config, log *slog.Logg
 	if secure != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(secure)))
 	}
-	s := &Server{listener: l, server: grpc.NewServer(opts...), address: public}
+	s := &Server{listener: l, server: grpc.NewServer(append(opts, tracing.ServerOptions()...)...), address: public}
 	transferv1.RegisterTransferServer(s.server, service)
 	return s, nil
 }

@@ -10,6 +10,7 @@ import (
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/contracts/tracing"
 	"github.com/surehand/surehand/transferd/fence"
 	"github.com/surehand/surehand/transferd/pull"
 	"github.com/surehand/surehand/transferd/trace"
@@ -40,7 +41,7 @@ func (s *Service) Pull(m *transferv1.PullRequest, stream transferv1.Transfer_Pul
 		return rpc.Status(err)
 	}
 	run, err := s.Puller.Pull(pull.Spec{Plan: plan, Token: token, Require: m.GetRequire(), Unchecked: m.GetUnchecked(), SourceAddress: m.GetSourceAddress(), Capability: m.GetCapability(),
-		ProgressDeadline: min(time.Duration(m.GetProgressDeadlineMs())*time.Millisecond, handoff.LeaseMax)})
+		Trace: tracing.Text(stream.Context()), ProgressDeadline: min(time.Duration(m.GetProgressDeadlineMs())*time.Millisecond, handoff.LeaseMax)})
 	if err != nil {
 		return rpc.Status(err)
 	}

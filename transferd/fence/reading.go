@@ -169,6 +169,9 @@ func (r *Reading) stop() {
 // Grant numbers the right.
 func (r *Reading) Grant() handoff.GrantID { return r.grant }
 
+// Trace is the traceparent that the source was opened with.
+func (r *Reading) Trace() string { return r.source.trace }
+
 // Shape is what there is to read.
 func (r *Reading) Shape() handoff.Shape { return r.shape }
 

@@ -23,6 +23,7 @@ type source struct {
 	drained    chan struct{}
 	reading    *Reading // the connection that reads it, nil when none
 	counted    bool
+	trace      string
 }
 
 // SourceSpec is what an engine opens a source with.
@@ -32,6 +33,7 @@ type SourceSpec struct {
 	Offsets []uint64
 	Blocks  []uint32 // physical blocks pinned under the grant (rule 15)
 	Lease   time.Duration
+	Trace   string // traceparent of the prefill; no decision looks at it
 }
 
 // SourceGrant is the right that a source's plan gives to its D.
@@ -65,7 +67,7 @@ func (c *Core) OpenSource(e *Engine, s SourceSpec) (SourceGrant, error) {
 		return SourceGrant{State: ans.State}, err
 	}
 	if ans.Changed {
-		l := &source{attempt: a, engine: e, extents: extents, blocks: s.Blocks, bytes: s.Shape.Bytes(), grant: ans.Grant, told: ans.State, drained: make(chan struct{})}
+		l := &source{attempt: a, engine: e, extents: extents, blocks: s.Blocks, bytes: s.Shape.Bytes(), grant: ans.Grant, trace: s.Trace, told: ans.State, drained: make(chan struct{})}
 		if l.capability, err = c.mint(s, ans.Grant); err != nil {
 			return SourceGrant{}, err // not reached: plan and shape are valid
 		}

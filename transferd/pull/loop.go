@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/tracing"
 	"github.com/surehand/surehand/contracts/wire"
 	"github.com/surehand/surehand/transferd/fence"
 	"github.com/surehand/surehand/transferd/transport"
@@ -94,15 +95,28 @@ func (l *loop) settleHeld() error {
 // start runs the pull to its end and gives the target back to the fence.
 func (l *loop) start() {
 	ctx, cancel := context.WithCancel(context.Background())
+	ctx, span := tracing.Start(tracing.With(ctx, l.run.spec.Trace), tracing.SpanPull, l.run.spec.Plan.Attempt)
 	var tending sync.WaitGroup
 	tending.Go(func() { l.tend(ctx) })
 	err := l.pull(ctx)
 	cancel()
 	tending.Wait()
 	l.landing.End()
+	l.describe(span)
+	span.End(err)
 	if err != nil {
 		l.run.err = err
 		close(l.run.done)
+	}
+}
+
+// describe says how much a pull moved, and by which lane.
+func (l *loop) describe(span tracing.Span) {
+	p := l.landing.Progress()
+	span.Number(tracing.KeyBytes, p.Bytes)
+	span.Number(tracing.KeyPieces, uint64(p.Pieces))
+	if l.run.isDone() {
+		span.Text(tracing.KeyLane, l.run.result.Lane)
 	}
 }
 

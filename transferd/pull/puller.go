@@ -43,6 +43,7 @@ type Spec struct {
 	ProgressDeadline time.Duration
 	Require          string // the only transport that may be used; empty: any
 	Unchecked        bool   // no checksums; denied unless the daemon allows it
+	Trace            string // traceparent of who asked first; empty: none
 }
 
 // Puller runs pulls: one per target, however often it is asked for.

@@ -76,7 +76,7 @@ func (s *session) openSource(m *transferv1.OpenSource) (*transferv1.DaemonMessag
 		return nil, err
 	}
 	g, err := s.core().OpenSource(s.engine, fence.SourceSpec{Plan: plan, Shape: shape, Offsets: m.GetOffsets(), Blocks: m.GetBlocks(),
-		Lease: time.Duration(m.GetLeaseMs()) * time.Millisecond})
+		Lease: time.Duration(m.GetLeaseMs()) * time.Millisecond, Trace: m.GetTrace()})
 	if err != nil {
 		return nil, err
 	}

@@ -23,11 +23,13 @@ import (
 	"github.com/surehand/surehand/contracts/steps"
 	"github.com/surehand/surehand/transferd/identity"
 	"github.com/surehand/surehand/workers/orchestrator"
+	"github.com/surehand/surehand/workers/payload"
 )
 
 // temporalFlags say where histories are kept.
 type temporalFlags struct {
 	address, namespace, ca, cert, key, apiKey string
+	payloadKeys                               string
 	tls, plaintext, noAttributes              bool
 }
 
@@ -38,6 +40,7 @@ func (t *temporalFlags) flags(c *cobra.Command) {
 	f.StringVar(&t.cert, "temporal-tls-cert", "", "PEM file of our certificate for Temporal")
 	f.StringVar(&t.key, "temporal-tls-key", "", "PEM file of our key for Temporal")
 	f.StringVar(&t.apiKey, "temporal-api-key", "", "API key for Temporal; better in the environment, as SUREHAND_TEMPORAL_API_KEY")
+	f.StringVar(&t.payloadKeys, "payload-keys", "", "file of base64 keys of 32 bytes, one a line, newest first, that seal payloads in Temporal's histories; the same\nfor every gateway and worker (default: none; payloads lie there in clear)")
 	f.BoolVar(&t.tls, "temporal-tls", false, "speak TLS to Temporal without files of ours; an API key or a file implies it")
 	f.BoolVar(&t.plaintext, "temporal-plaintext", false, "permit clear text to a Temporal on another host")
 	f.BoolVar(&t.noAttributes, "temporal-no-attributes", false, "start workflows without search attributes, where the namespace has not got ours")
@@ -59,14 +62,27 @@ func (t *temporalFlags) config() (orchestrator.TemporalConfig, error) {
 		return c, fmt.Errorf("temporal at %s: not a loopback address: give --temporal-tls, or --temporal-plaintext if the network is safe", t.address)
 	}
 	c.TLS = secure
-	return c, nil
+	codec, err := t.codec()
+	if codec != nil {
+		c.Converter = payload.Converter(codec)
+	}
+	return c, err
+}
+
+// codec seals payloads; nil: they are not sealed.
+func (t *temporalFlags) codec() (*payload.Codec, error) {
+	keys, err := keysIn("--payload-keys", t.payloadKeys)
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	return payload.New(keys...)
 }
 
 // args passes the settings on to a child's command line, and secrets to its
 // environment.
 func (t *temporalFlags) args() (args, env []string) {
 	args = []string{"--namespace", t.namespace}
-	for _, f := range []struct{ name, value string }{{"--temporal-tls-ca", t.ca}, {"--temporal-tls-cert", t.cert}, {"--temporal-tls-key", t.key}} {
+	for _, f := range []struct{ name, value string }{{"--temporal-tls-ca", t.ca}, {"--temporal-tls-cert", t.cert}, {"--temporal-tls-key", t.key}, {"--payload-keys", t.payloadKeys}} {
 		if f.value != "" {
 			args = append(args, f.name, f.value)
 		}
@@ -165,7 +181,7 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 		return o, err
 	}
 	o.closers = append(o.closers, o.store.Close)
-	keys, err := bodyKeys(b.bodyKeys)
+	keys, err := keysIn("--body-keys", b.bodyKeys)
 	if err != nil {
 		return o, err
 	}

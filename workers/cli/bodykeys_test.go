@@ -21,7 +21,7 @@ func TestBodyKeysAreReadNewestFirstAndRefusedByLine(t *testing.T) {
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		keys, err := bodyKeys(file)
+		keys, err := keysIn("--body-keys", file)
 		switch {
 		case c.refusal == "" && (err != nil || len(keys) != 2 || string(keys[0]) != a || string(keys[1]) != b):
 			t.Errorf("%q gives %q, %v", c.text, keys, err)
@@ -29,7 +29,7 @@ func TestBodyKeysAreReadNewestFirstAndRefusedByLine(t *testing.T) {
 			t.Errorf("%q gives %v, want it to name %q", c.text, err, c.refusal)
 		}
 	}
-	if keys, err := bodyKeys(""); keys != nil || err != nil {
+	if keys, err := keysIn("--body-keys", ""); keys != nil || err != nil {
 		t.Errorf("no file gives %q, %v", keys, err)
 	}
 }

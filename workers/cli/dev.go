@@ -38,6 +38,7 @@ type devFlags struct {
 	blocks              int
 	prefillTokS, stepMs float64
 	record              string
+	traces              traceFlags
 }
 
 func newDev() *cobra.Command {
@@ -64,6 +65,7 @@ func newDev() *cobra.Command {
 	f.Float64Var(&d.prefillTokS, "prefill-tok-s", 0, "pace of each engine's prefill (default: as fast as it is)")
 	f.Float64Var(&d.stepMs, "step-ms", 0, "of one decode step (default: as fast as it is)")
 	f.StringVar(&d.record, "record", "request", "what a history records: request or handoff")
+	d.traces.flags(c)
 	f.BoolVar(&d.JSON, "json", false, "say ready, and every change after, as a line of JSON on stdout")
 	return c
 }
@@ -81,8 +83,16 @@ func (d *devFlags) run(c *cobra.Command) (err error) {
 		return err
 	}
 	d.Temporal = d.temporal.address
+	if d.Sealed = d.temporal.payloadKeys != ""; d.Sealed {
+		if d.temporal.payloadKeys, err = filepath.Abs(d.temporal.payloadKeys); err != nil {
+			return err
+		}
+	}
 	d.GatewayArgs, d.GatewayEnv = d.temporal.args()
 	d.GatewayArgs = append(d.GatewayArgs, "--record", d.record)
+	if d.Env, err = d.traces.env(); err != nil {
+		return err
+	}
 	d.OwnArgs, d.EngineArgs = d.ownArgs(), d.engineArgs()
 	for _, name := range []string{"log-level", flagConfig} { // of ours, for the children too
 		if f := c.Flag(name); f.Changed {

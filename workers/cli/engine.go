@@ -58,6 +58,7 @@ type engineFlags struct {
 	id, role, redis, metrics string
 	redisPlaintext           bool
 	stepMs                   float64
+	traces                   traceFlags
 }
 
 func newEngine(w *Work) *cobra.Command {
@@ -89,6 +90,7 @@ func newEngine(w *Work) *cobra.Command {
 	f.BoolVar(&e.Poison, "poison", false, "fill freed memory with NaN instead of zeros")
 	f.DurationVar(&e.Grace, "grace", 0, "for running attempts, after SIGTERM (default 5s)")
 	f.StringVar(&e.metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")
+	e.traces.flags(c)
 	for _, name := range []string{"role", "id", "transferd-socket", "transferd-control"} {
 		if err := c.MarkFlagRequired(name); err != nil {
 			panic(err) // a name that is no flag
@@ -114,6 +116,11 @@ func (e *engineFlags) run(c *cobra.Command) (err error) {
 	if e.Log, err = logger(c, "engine-"+e.id); err != nil {
 		return err
 	}
+	untraced, err := e.traces.start(ctx, "engine", false, e.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, untraced()) }()
 	var known bool
 	if e.Role, known = engineRoles[e.role]; !known {
 		return fmt.Errorf("--role %q is none of prefill, decode, both", e.role)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/gateway"
 	"github.com/surehand/surehand/workers/orchestrator"
+	"github.com/surehand/surehand/workers/payload"
 	"github.com/surehand/surehand/workers/quota"
 	"github.com/surehand/surehand/workers/telemetry"
 )
@@ -54,6 +56,8 @@ type serveFlags struct {
 	native     nativeFlags
 	pprof      string
 	temporalUI string
+	codecUI    string
+	traces     traceFlags
 }
 
 func newServe() *cobra.Command {
@@ -74,9 +78,11 @@ func newServe() *cobra.Command {
 	f.DurationVar(&s.grace, "grace", gateway.DefaultGrace, "for streams, after SIGTERM")
 	f.DurationVar(&s.notice, "notice", gateway.DefaultNotice, "after SIGTERM, in which it listens still and says that it is not ready")
 	f.StringVar(&s.temporalUI, "temporal-ui", "", "address of Temporal's UI, such as http://127.0.0.1:8233, for the links of the page at /ui/ (default none)")
+	f.StringVar(&s.codecUI, "codec-ui", "", "origin of the Temporal UI whose pages may ask this gateway to open sealed payloads for operators, at /codec\n(default: --temporal-ui; needs --payload-keys)")
 	f.StringVar(&s.pprof, "pprof", "", "loopback address for Go profiles at /debug/pprof/ (default none)")
 	_ = f.MarkHidden("pprof") // fails for an unknown flag only
 	s.flags(c)
+	s.traces.flags(c)
 	s.native.flags(c)
 	return c
 }
@@ -88,6 +94,11 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	untraced, err := s.traces.start(ctx, "serve", true, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, untraced()) }()
 	who, err := s.callers(log)
 	if err != nil {
 		return err
@@ -116,6 +127,9 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
 	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Notice: s.notice, Native: engines, Operate: o.Orchestrator, Journal: s.journal, Temporal: s.temporalUI}
+	if conf.Codec, err = s.codec(); err != nil {
+		return errors.Join(err, listeners.Close())
+	}
 	beside := &company{}
 	defer beside.close()
 	if o.store != nil {
@@ -145,6 +159,22 @@ func serve(ctx context.Context, g *gateway.Gateway, l *gateway.Listeners, out io
 	case err := <-running.Failed():
 		return errors.Join(err, running.Drain())
 	}
+}
+
+// codec opens sealed payloads for operators; nil: there are no keys, or no page
+// that may ask.
+func (s *serveFlags) codec() (*payload.Server, error) {
+	origin := cmp.Or(s.codecUI, s.temporalUI)
+	codec, err := s.temporal.codec()
+	switch {
+	case err != nil:
+		return nil, err
+	case codec == nil && s.codecUI != "":
+		return nil, errors.New("--codec-ui needs --payload-keys: without them nothing is sealed")
+	case codec == nil || origin == "":
+		return nil, nil
+	}
+	return &payload.Server{Codec: codec, Origin: origin}, payload.Check(origin)
 }
 
 // company is what runs beside a gateway until it has drained.

@@ -32,6 +32,7 @@ const vllmExamples = `  transferd --node d1 --data /tmp/d1 --engine-socket /tmp/
 const connectorWait = 15 * time.Minute
 
 type vllmFlags struct {
+	traces traceFlags
 	vllmengine.Config
 	id, role, redis, metrics string
 	redisPlaintext           bool
@@ -58,6 +59,7 @@ func newVLLM() *cobra.Command {
 	f.DurationVar(&v.QueueWait, "queue-wait", vllmengine.DefaultQueueWait, "for blocks of the server, before a reservation is refused")
 	f.DurationVar(&v.Grace, "grace", 0, "for running attempts, after SIGTERM (default 5s)")
 	f.StringVar(&v.metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")
+	v.traces.flags(c)
 	for _, name := range []string{"url", "role", "id", "connector-socket", "transferd-control"} {
 		if err := c.MarkFlagRequired(name); err != nil {
 			panic(err) // a name that is no flag
@@ -72,6 +74,11 @@ func (v *vllmFlags) run(c *cobra.Command) (err error) {
 	if v.Log, err = logger(c, "vllm-"+v.id); err != nil {
 		return err
 	}
+	untraced, err := v.traces.start(ctx, "vllm", false, v.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, untraced()) }()
 	var known bool
 	if v.Role, known = engineRoles[v.role]; !known {
 		return fmt.Errorf("--role %q is none of prefill, decode, both", v.role)

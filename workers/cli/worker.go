@@ -15,12 +15,14 @@ died, and runs fleet workflows. It reads no streams.`
 func newWorker() *cobra.Command {
 	var b backends
 	var metrics string
+	var traces traceFlags
 	c := &cobra.Command{
 		Use: "worker", Short: "Temporal worker without a gateway", Long: workerLong, GroupID: groupProcess, Args: cobra.NoArgs,
 		Example: "  surehand worker --temporal 127.0.0.1:7233 --redis redis://127.0.0.1:6379 --metrics 127.0.0.1:9464",
 	}
 	c.Flags().StringVar(&metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")
 	b.flags(c)
+	traces.flags(c)
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		ctx, stop := untilStopped(c)
 		defer stop()
@@ -28,6 +30,11 @@ func newWorker() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		untraced, err := traces.start(ctx, "worker", false, log)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, untraced()) }()
 		spendMemory()
 		registry := telemetry.Registry("worker")
 		opening, cancel := context.WithTimeout(ctx, openTimeout)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/surehand/surehand/workers/payload"
 )
 
 // Limits of one machine's worth.
@@ -52,7 +54,9 @@ type Config struct {
 	OwnArgs        []string // for every engine of our own
 	EngineArgs     []string // for every engine of any kind
 	GatewayArgs    []string
+	Sealed         bool     // payloads are: the UI asks the gateway to open them
 	GatewayEnv     []string // secrets: never on a command line
+	Env            []string // of every process but Temporal and the store
 	Self           string   // the surehand program
 	Cache          string   // for built binaries
 	Sources        string   // a folder in the checkout, or anywhere
@@ -123,7 +127,7 @@ func newPlan(c Config, with programs) (*plan, error) {
 	if p.ui != "" {
 		args = append(args, "--temporal-ui", "http://"+p.ui)
 	}
-	p.specs = append(p.specs, Spec{Name: nameGateway, Path: with.self, Args: args, Env: c.GatewayEnv, Needs: needs,
+	p.specs = append(p.specs, Spec{Name: nameGateway, Path: with.self, Args: args, Env: slices.Concat(c.GatewayEnv, c.Env), Needs: needs,
 		Rank: rankGateway, Grace: GatewayGrace + 5*time.Second, Addresses: map[string]string{"http": p.http, "grpc": p.grpc}})
 	p.moved = free.moved
 	return p, nil
@@ -136,8 +140,12 @@ func (p *plan) addTemporal(c Config, with programs, free *ports) (err error) {
 	if p.ui, err = free.wish("Temporal UI", c.UI); err != nil {
 		return err
 	}
+	args := []string{"--data", filepath.Join(c.Data, "temporal"), "--listen", p.temporal, "--ui", p.ui, "--die-with-parent"}
+	if c.Sealed {
+		args = append(args, "--ui-codec", "http://"+p.http+payload.Path)
+	}
 	p.specs = append(p.specs, Spec{Name: nameTemporal, Path: with.temporal, Rank: rankTemporal, Grace: 10 * time.Second,
-		Args:      []string{"--data", filepath.Join(c.Data, "temporal"), "--listen", p.temporal, "--ui", p.ui, "--die-with-parent"},
+		Args:      args,
 		Addresses: map[string]string{"grpc": p.temporal, "ui": p.ui}})
 	return nil
 }
@@ -189,10 +197,10 @@ func (p *plan) addEngine(c Config, with programs, free *ports, folder, role, id 
 	}
 	p.specs = append(p.specs,
 		Spec{Name: daemon, Path: with.transferd, Rank: rankTransferd, Grace: 5 * time.Second,
-			Args: []string{"--node", id, "--data", filepath.Join(c.Data, "transferd", id), "--engine-socket", socket,
+			Env: c.Env, Args: []string{"--node", id, "--data", filepath.Join(c.Data, "transferd", id), "--engine-socket", socket,
 				"--control", control, "--peer", peer, "--metrics", daemonMetrics, "--die-with-parent"},
 			Addresses: map[string]string{"control": control, "peer": peer, "metrics": daemonMetrics, "socket": socket}},
-		Spec{Name: id, Path: with.engine.program, Needs: needs, Rank: rankEngine, Grace: 8 * time.Second,
+		Spec{Name: id, Path: with.engine.program, Needs: needs, Rank: rankEngine, Grace: 8 * time.Second, Env: c.Env,
 			Args: append([]string{"engine", "--role", role, "--id", id, "--listen", listen, "--transferd-socket", socket,
 				"--transferd-control", control, "--redis", p.redis, "--metrics", metrics}, slices.Concat(with.engine.args, c.EngineArgs)...),
 			Addresses: map[string]string{"grpc": listen, "metrics": metrics}})

@@ -11,6 +11,7 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/orchestrator"
+	"github.com/surehand/surehand/workers/payload"
 	"github.com/surehand/surehand/workers/quota"
 )
 
@@ -30,6 +31,7 @@ type Config struct {
 	Grace    time.Duration        // for streams at the stop; 0: DefaultGrace
 	Notice   time.Duration        // not ready but listening, at the stop, for balancers to see; at least while streams run
 	Native   Native               // nil: bodies are ours to read, whole
+	Codec    *payload.Server      // what is needed to open sealed payloads for operators; nil: none are
 	Journal  bool                 // keep every answer for a while, asked or not
 }
 

@@ -18,6 +18,7 @@ import (
 	operatev1 "github.com/surehand/surehand/contracts/gen/surehand/operate/v1"
 	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
 	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/contracts/tracing"
 )
 
 const (
@@ -39,7 +40,7 @@ func (g *Gateway) grpcServer(secure *tls.Config) (*grpc.Server, *health.Server) 
 	if secure != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
 	}
-	s := grpc.NewServer(options...)
+	s := grpc.NewServer(append(options, tracing.ServerOptions()...)...)
 	submitv1.RegisterSubmitServer(s, &submitServer{g: g})
 	if g.Reader != nil {
 		submitv1.RegisterReaderServer(s, &readerServer{g: g})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/access"
+	"github.com/surehand/surehand/workers/payload"
 	"github.com/surehand/surehand/workers/ui"
 )
 
@@ -62,7 +63,7 @@ func (g *Gateway) guard(next http.Handler) http.Handler {
 			asRefusal(err).write(w, "")
 			return
 		}
-		if openPaths[r.URL.Path] {
+		if openPaths[r.URL.Path] || strings.HasPrefix(r.URL.Path, payload.Path+"/") { // whose handlers ask by themselves
 			next.ServeHTTP(w, r)
 			return
 		}

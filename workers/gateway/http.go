@@ -11,6 +11,7 @@ import (
 
 	"github.com/surehand/surehand/activities/engine/vllm"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/tracing"
 	"github.com/surehand/surehand/workers/access"
 	"github.com/surehand/surehand/workers/orchestrator"
 	"github.com/surehand/surehand/workers/telemetry"
@@ -37,6 +38,7 @@ func (g *Gateway) Handler() http.Handler {
 	mux.Handle("GET /readyz", telemetry.Ready(g.Ready))
 	mux.Handle("GET /metrics", telemetry.Metrics(g.Registry))
 	g.page().Register(mux)
+	g.codec(mux)
 	for _, path := range []string{"/v1/completions", "/v1/chat/completions", "/v1/models", "/healthz", "/readyz", "/metrics"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			(&refusal{cause: handoff.Errorf(handoff.CodeInvalid, "%s does not take %s", path, clip(r.Method)), name: "method_not_allowed", status: http.StatusMethodNotAllowed}).write(w, "")
@@ -45,7 +47,7 @@ func (g *Gateway) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		(&refusal{cause: handoff.Errorf(handoff.CodeInvalid, "there is no %s here", clip(r.URL.Path)), name: "not_found", status: http.StatusNotFound}).write(w, "")
 	})
-	return echo(g.guard(mux))
+	return echo(g.guard(traced(mux)))
 }
 
 // echo gives the client its own request id back, on every answer.
@@ -65,6 +67,7 @@ func (g *Gateway) completion(kind string) http.HandlerFunc {
 		clock := g.metrics.start(surface)
 		ctx, cancel := g.live(r.Context())
 		defer cancel()
+		clock.span = tracing.Current(ctx)
 		a, f, done, err := g.submit(ctx, kind, w, r)
 		if err != nil {
 			refused := asRefusal(err)
@@ -119,6 +122,9 @@ func (g *Gateway) submit(ctx context.Context, kind string, w http.ResponseWriter
 	}
 	a.journal = a.journal || g.Journal
 	f, done, err := g.begin(ctx, a)
+	if err == nil {
+		note(ctx, a.tenant, f.Handoff())
+	}
 	return a, f, done, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/surehand/surehand/contracts/tracing"
 	"github.com/surehand/surehand/workers/orchestrator"
 )
 
@@ -57,6 +58,7 @@ type clock struct {
 	surface string
 	last    time.Time
 	begun   bool
+	span    tracing.Span
 }
 
 func (m *metrics) start(surface string) *clock {
@@ -69,6 +71,7 @@ func (c *clock) piece() {
 	h := c.m.gap
 	if !c.begun {
 		h, c.begun = c.m.first, true
+		c.span.Event(eventFirstToken)
 	}
 	h.WithLabelValues(c.surface).Observe(now.Sub(c.last).Seconds())
 	c.last = now

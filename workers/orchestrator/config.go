@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/surehand/surehand/activities"
 	"github.com/surehand/surehand/activities/engine"
@@ -64,6 +65,8 @@ type TemporalConfig struct {
 	APIKey    string
 	TaskQueue string // steps.TaskQueueServe
 	Version   Version
+	// Converter writes and reads payloads; nil: Temporal's own.
+	Converter converter.DataConverter
 	// NoAttributes starts workflows without search attributes, for a namespace
 	// whose owner does not register them.
 	NoAttributes bool

@@ -20,6 +20,7 @@ import (
 // listMax bounds one List.
 const listMax = 1000
 
+// converterOf reads search attributes, which the server must read too.
 func converterOf() converter.DataConverter { return converter.GetDefaultDataConverter() }
 
 // Get tells what the history says of one handoff.

@@ -11,6 +11,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
@@ -135,6 +136,11 @@ func (o *Orchestrator) run() {
 
 func dialTemporal(ctx context.Context, cfg Config, beat *pulse) (client.Client, error) {
 	opts := client.Options{HostPort: cfg.Temporal.HostPort, Namespace: cfg.Temporal.Namespace, Logger: log.NewStructuredLogger(cfg.Log)}
+	if cfg.Temporal.Converter != nil {
+		// Messages of failures too: they are the typed errors' details.
+		opts.DataConverter = cfg.Temporal.Converter
+		opts.FailureConverter = sdktemporal.NewDefaultFailureConverter(sdktemporal.DefaultFailureConverterOptions{DataConverter: cfg.Temporal.Converter, EncodeCommonAttributes: true})
+	}
 	opts.ConnectionOptions.TLS = cfg.Temporal.TLS
 	opts.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{} // payloads are small: gzip is CPU on both sides
 	opts.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(beat.intercept),

@@ -7,6 +7,7 @@ import (
 	"github.com/surehand/surehand/activities/engine"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
+	"github.com/surehand/surehand/contracts/tracing"
 )
 
 // errGivenUp ends the reading of an attempt whose bytes may not be delivered.
@@ -43,12 +44,15 @@ func (o *Orchestrator) read(ctx context.Context, s *stream, p handoff.Plan, r st
 	o.lost(s, p, err)
 }
 
-func (o *Orchestrator) attach(ctx context.Context, s *stream, p handoff.Plan, r steps.Route, token handoff.Token) error {
+func (o *Orchestrator) attach(ctx context.Context, s *stream, p handoff.Plan, r steps.Route, token handoff.Token) (err error) {
 	d, err := o.cfg.Engines.Engine(r.D.Engine)
 	if err != nil {
 		return err
 	}
 	from, base := s.placeIn(p.Attempt)
+	ctx, span := tracing.Start(tracing.With(ctx, s.input().Trace), tracing.SpanStream, p.Attempt)
+	defer func() { span.End(err) }()
+	span.Text(tracing.KeyEngine, string(p.D.Engine))
 	return d.Attach(ctx, p, token, from, func(e engine.DecodeEvent) error {
 		ev := Event{Position: base + e.Position, Tokens: e.Tokens, Text: string(e.Text), Finish: e.Finish}
 		if e.Finish != "" {

@@ -10,6 +10,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -25,6 +26,14 @@ const (
 	memoModel = "model" // these two are for a client that comes back
 	memoKind  = "kind"
 )
+
+// memos reads what a run's memo says, sealed as every payload.
+func (o *Orchestrator) memos() converter.DataConverter {
+	if c := o.cfg.Temporal.Converter; c != nil {
+		return c
+	}
+	return converter.GetDefaultDataConverter()
+}
 
 func bodyText(d handoff.Digest) string { return hex.EncodeToString(d[:]) }
 
@@ -139,12 +148,12 @@ func (o *Orchestrator) describeRun(ctx context.Context, in steps.Input, within t
 	info := d.GetWorkflowExecutionInfo()
 	f := runFacts{status: info.GetStatus(), runID: info.GetExecution().GetRunId()}
 	for k, to := range map[string]*string{memoNonce: &f.nonce, memoOwner: &f.owner, memoBody: &f.body} {
-		if err := converterOf().FromPayload(info.GetMemo().GetFields()[k], to); err != nil {
+		if err := o.memos().FromPayload(info.GetMemo().GetFields()[k], to); err != nil {
 			return runFacts{}, handoff.Errorf(handoff.CodeInternal, "memo %s: %s", k, err.Error())
 		}
 	}
 	for k, to := range map[string]*string{memoModel: &f.model, memoKind: &f.kind} {
-		if p := info.GetMemo().GetFields()[k]; p != nil && converterOf().FromPayload(p, to) != nil {
+		if p := info.GetMemo().GetFields()[k]; p != nil && o.memos().FromPayload(p, to) != nil {
 			*to = ""
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/surehand/surehand/activities/ledger"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
+	"github.com/surehand/surehand/contracts/tracing"
 )
 
 var idText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -129,6 +130,7 @@ func (o *Orchestrator) beginAdmitted(ctx context.Context, s *stream, id string, 
 	if err != nil {
 		return false, err
 	}
+	in.Trace = tracing.Text(ctx)
 	if in.Key != "" {
 		got, err := o.cfg.Ledger.Claim(ctx, ledger.ClaimRequest{Tenant: in.Tenant, Key: in.Key, Body: in.Plan.BodyDigest,
 			Handoff: in.Plan.Attempt.Handoff, Owner: o.cfg.Process, Window: in.Window})

@@ -7,6 +7,7 @@ import (
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/contracts/tracing"
 	"github.com/surehand/surehand/workers/refengine/answer"
 	"github.com/surehand/surehand/workers/refengine/compute"
 )
@@ -38,6 +39,7 @@ func (s *service) Reserve(ctx context.Context, m *enginev1.ReserveRequest) (*eng
 	if err != nil {
 		return nil, rpc.Status(err)
 	}
+	r.trace = tracing.Text(ctx)
 	token, blocks, err := e.reserve(ctx, plan, r)
 	if err != nil {
 		return nil, rpc.Status(err)
@@ -61,6 +63,7 @@ func (s *service) Prefill(m *enginev1.PrefillRequest, stream enginev1.Engine_Pre
 	if err != nil {
 		return rpc.Status(err)
 	}
+	p.trace = tracing.Text(stream.Context())
 	run, err := e.prefill(plan, p)
 	if err != nil {
 		return rpc.Status(err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/tracing"
 	"github.com/surehand/surehand/transferd/client"
 	"github.com/surehand/surehand/workers/refengine/compute"
 	"github.com/surehand/surehand/workers/refengine/paged"
@@ -17,6 +18,7 @@ type prompt struct {
 	sampling compute.Sampling
 	salt     paged.Salt
 	lease    time.Duration
+	trace    string // traceparent of who asked first; empty: none
 }
 
 // source is the state of one attempt at P, from its allocation to its release.
@@ -44,13 +46,16 @@ func (e *Engine) prefill(plan handoff.Plan, p prompt) (*source, error) {
 
 // ownSource is the goroutine that owns a source's memory.
 func (e *Engine) ownSource(s *source) {
+	ctx, span := tracing.Start(tracing.With(e.ctx, s.prompt.trace), tracing.SpanPrefill, s.plan.Attempt)
 	if err := e.allocateSource(s); err != nil {
+		span.End(err)
 		e.endSource(s, err)
 		e.attempts.forgetSource(s, nil) // nothing was taken: it may be asked again
 		return
 	}
-	err := e.openSource(s)
+	err := e.openSource(s, tracing.Text(ctx))
 	if err != nil && handoff.CodeOf(err) != handoff.CodeUnavailable { // refused: nobody ever held it
+		span.End(err)
 		e.endSource(s, err)
 		e.release(s.seq)
 		e.attempts.forgetSource(s, nil)
@@ -59,6 +64,9 @@ func (e *Engine) ownSource(s *source) {
 	if err == nil {
 		err = e.fill(s)
 	}
+	span.Number(tracing.KeyTokens, uint64(len(s.prompt.tokens)))
+	span.Number(tracing.KeyCached, uint64(s.cached))
+	span.End(err)
 	if err == nil {
 		err = e.keep(s)
 	}
@@ -98,9 +106,9 @@ func (e *Engine) allocateSource(s *source) error {
 	return nil
 }
 
-func (e *Engine) openSource(s *source) error {
+func (e *Engine) openSource(s *source, trace string) error {
 	grant, err := e.daemon.OpenSource(e.ctx, client.SourceSpec{Plan: s.plan, Shape: s.shape, Offsets: offsets(s.ranges),
-		Blocks: physical(s.seq.Blocks()), Lease: s.prompt.lease})
+		Blocks: physical(s.seq.Blocks()), Lease: s.prompt.lease, Trace: trace})
 	if err == nil {
 		s.run.open(grant.Capability, e.daemon.PeerAddress(), len(s.prompt.tokens))
 	}

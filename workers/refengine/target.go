@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/tracing"
 	"github.com/surehand/surehand/transferd/client"
 	"github.com/surehand/surehand/workers/refengine/answer"
 	"github.com/surehand/surehand/workers/refengine/compute"
@@ -17,6 +18,7 @@ type room struct {
 	stops  []string
 	drawn  int // tokens of the answer before this attempt, among tokens
 	lease  time.Duration
+	trace  string // traceparent of who asked first; empty: none
 }
 
 // target is the state of one attempt at D and its answer.
@@ -118,6 +120,7 @@ func (e *Engine) decode(t *target) {
 		e.endTarget(t, context.Cause(e.ctx))
 		return
 	}
+	_, span := tracing.Start(tracing.With(e.ctx, t.room.trace), tracing.SpanDecode, t.plan.Attempt)
 	d := decoder{run: e.decodeOf(t), cut: answer.NewCutter(t.room.stops), limit: uint32(t.room.growth),
 		log: t.log, counts: answer.Counts{Direct: uint32(t.room.tokens)}}
 	slot := uint32(t.seq.Slot())
@@ -133,7 +136,10 @@ func (e *Engine) decode(t *target) {
 		task.Stop(t.why())
 		<-task.Done()
 	}
-	if err := task.Err(); err != nil {
+	err := task.Err()
+	span.Number(tracing.KeyTokens, uint64(d.counts.Completion))
+	span.End(err)
+	if err != nil {
 		e.endTarget(t, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/tracing"
 )
 
 const (
@@ -87,6 +88,9 @@ func (s *server) send(ctx context.Context, path string, body any) (*http.Respons
 	r.Header.Set("Content-Type", "application/json")
 	if s.key != "" {
 		r.Header.Set("Authorization", "Bearer "+s.key)
+	}
+	if t := tracing.Text(ctx); t != "" {
+		r.Header.Set(tracing.Header, t)
 	}
 	resp, err := s.client.Do(r)
 	if err != nil {

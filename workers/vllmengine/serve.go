@@ -11,6 +11,7 @@ import (
 
 	"github.com/surehand/surehand/activities/engine"
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
+	"github.com/surehand/surehand/contracts/tracing"
 )
 
 // keepaliveMin is how often a client may ask whether we live.
@@ -26,7 +27,7 @@ func (e *Engine) Serve(ctx context.Context) error {
 	if e.c.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(e.c.TLS)))
 	}
-	server := grpc.NewServer(options...)
+	server := grpc.NewServer(append(options, tracing.ServerOptions()...)...)
 	enginev1.RegisterEngineServer(server, &service{e: e})
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(e.listener) }()

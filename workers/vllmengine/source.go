@@ -7,6 +7,7 @@ import (
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/contracts/tracing"
 )
 
 // source is one attempt at P: a request to vLLM for one token, whose blocks the
@@ -37,7 +38,7 @@ func (e *Engine) prefill(ctx context.Context, plan handoff.Plan, c completion) (
 			return nil, err
 		}
 		s := &source{request: c, began: time.Now()}
-		s.begin(e.ctx, plan)
+		s.begin(tracing.With(e.ctx, tracing.Text(ctx)), plan)
 		return s, nil
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/rpc"
+	"github.com/surehand/surehand/contracts/tracing"
 	"github.com/surehand/surehand/workers/refengine/answer"
 )
 
@@ -34,7 +35,7 @@ func (e *Engine) reserve(ctx context.Context, plan handoff.Plan, c completion) (
 			return nil, err
 		}
 		t := &target{request: c, log: answer.NewLog(), committed: make(chan struct{})}
-		t.begin(e.ctx, plan)
+		t.begin(tracing.With(e.ctx, tracing.Text(ctx)), plan)
 		return t, nil
 	})
 	if err != nil {

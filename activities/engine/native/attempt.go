@@ -41,6 +41,7 @@ type prefill struct {
 	err     error
 	request vllm.Request
 	ref     string
+	trace   string // traceparent of who asked first; empty: none
 	header  http.Header
 	asked   time.Time   // before P was asked: our lease counts from here
 	before  vllm.Sample // of P, from before that

@@ -9,6 +9,7 @@ import (
 	"github.com/surehand/surehand/activities/engine"
 	"github.com/surehand/surehand/activities/engine/vllm"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/tracing"
 )
 
 // dispatch sends D the request. The caller holds the lock and has committed.
@@ -18,7 +19,7 @@ func (f *Fleet) dispatch(a *attempt) {
 	a.decode = d
 	close(a.sent)
 	f.wg.Go(func() {
-		d.answer, d.err = a.d.server.Decode(d.ctx, a.prefill.request, a.prefill.got, a.salt(), a.prefill.header)
+		d.answer, d.err = a.d.server.Decode(tracing.With(d.ctx, a.prefill.trace), a.prefill.request, a.prefill.got, a.salt(), a.prefill.header)
 		if d.err != nil {
 			f.undispatched(a, d.err)
 		}

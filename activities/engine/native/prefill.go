@@ -8,6 +8,7 @@ import (
 	"github.com/surehand/surehand/activities/engine"
 	"github.com/surehand/surehand/activities/engine/vllm"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/tracing"
 )
 
 // Prefill has P compute, once D's target is open: what D has no room for is not
@@ -32,7 +33,7 @@ func (s *seat) Prefill(ctx context.Context, p engine.Prefill, opened func(engine
 	case <-ctx.Done():
 		return engine.Sealed{}, handoff.Errorf(handoff.CodeUnavailable, "the asker stopped waiting for D's room")
 	}
-	run, err := s.f.begin(a, p.Prompt)
+	run, err := s.f.begin(a, p.Prompt, tracing.Text(ctx))
 	if err != nil {
 		return engine.Sealed{}, err
 	}
@@ -48,7 +49,7 @@ func (s *seat) Prefill(ctx context.Context, p engine.Prefill, opened func(engine
 }
 
 // begin starts the run or joins it.
-func (f *Fleet) begin(a *attempt, envelope []byte) (*prefill, error) {
+func (f *Fleet) begin(a *attempt, envelope []byte, trace string) (*prefill, error) {
 	req, v, err := parse(envelope)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func (f *Fleet) begin(a *attempt, envelope []byte) (*prefill, error) {
 	case a.cause != nil:
 		return nil, a.cause
 	}
-	run := &prefill{done: make(chan struct{}), request: v, ref: req.Ref, header: req.Header.Clone()}
+	run := &prefill{done: make(chan struct{}), request: v, ref: req.Ref, header: req.Header.Clone(), trace: trace}
 	if run.header == nil {
 		run.header = http.Header{}
 	}
@@ -77,7 +78,7 @@ func (f *Fleet) compute(a *attempt, run *prefill) {
 	var transfer error
 	run.before, _, _ = a.p.known()
 	run.asked = time.Now()
-	run.got, transfer, run.err = a.p.server.Prefill(a.ctx, run.request, a.requestID(), run.header)
+	run.got, transfer, run.err = a.p.server.Prefill(tracing.With(a.ctx, run.trace), run.request, a.requestID(), run.header)
 	if run.err == nil && transfer != nil {
 		run.err = f.without(transfer)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/surehand/surehand/activities/engine"
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/tracing"
 )
 
 // Limits.
@@ -77,7 +78,7 @@ func (c *Connections) conn(address string) (*grpc.ClientConn, error) {
 	}
 	retry := backoff.DefaultConfig
 	retry.BaseDelay, retry.MaxDelay = connectBackoff/10, connectBackoff
-	conn, err := grpc.NewClient("passthrough:///"+address,
+	conn, err := grpc.NewClient("passthrough:///"+address, append(tracing.DialOptions(),
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDisableServiceConfig(), // no retry of gRPC's own: repeats are the caller's decision
 		grpc.WithDisableRetry(),
@@ -85,7 +86,7 @@ func (c *Connections) conn(address string) (*grpc.ClientConn, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveEvery, Timeout: keepaliveWithin}),
 		// Windows that grow have gRPC measure the way with a ping at every token.
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes)))...)
 	if err != nil {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "engine address: %s", err)
 	}

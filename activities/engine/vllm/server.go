@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/tracing"
 )
 
 // Limits of one server.
@@ -101,6 +102,9 @@ func (s *Server) send(ctx context.Context, side Side, method, path string, body 
 	r.Header.Del("Idempotency-Key")
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	if t := tracing.Text(ctx); t != "" {
+		r.Header.Set(tracing.Header, t)
 	}
 	resp, err := s.client.Do(r)
 	if err != nil {

@@ -82,7 +82,7 @@ func (s *Server) start(ctx context.Context, from settings.Settings) error {
 	if !from.UI.IsValid() {
 		return nil
 	}
-	s.ui, err = startUI(ctx, from.UI, p.frontend, from.Namespaces[0])
+	s.ui, err = startUI(ctx, from.UI, p.frontend, from.Namespaces[0], from.UICodec)
 	return err
 }
 

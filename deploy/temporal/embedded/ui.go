@@ -25,7 +25,7 @@ type ui struct {
 
 // startUI returns when the page can be read. The UI's own server ends the
 // process when it cannot listen, so the port is tried first.
-func startUI(ctx context.Context, address, frontend netip.AddrPort, namespace string) (*ui, error) {
+func startUI(ctx context.Context, address, frontend netip.AddrPort, namespace, codec string) (*ui, error) {
 	listener, err := net.Listen("tcp", address.String())
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s for the UI (--ui names another address, --ui '' none): %w", address, err)
@@ -50,6 +50,7 @@ func startUI(ctx context.Context, address, frontend netip.AddrPort, namespace st
 		DefaultNamespace:    namespace,
 		DisableNewsFetch:    true, // nothing here calls home
 		HideLogs:            true,
+		Codec:               uiconfig.Codec{Endpoint: codec, IncludeCredentials: codec != ""},
 		CORS:                uiconfig.CORS{CookieInsecure: true}, // plain HTTP on loopback
 	}))
 	go func() {

@@ -36,6 +36,7 @@ type Settings struct {
 	DataDir          string
 	Frontend         netip.AddrPort
 	UI               netip.AddrPort // the zero value: no UI
+	UICodec          string         // URL of a codec server that the UI's pages ask; empty: none
 	Metrics          netip.AddrPort // the zero value: no metrics
 	Namespaces       []string
 	Retention        time.Duration

@@ -90,6 +90,7 @@ func command() *cobra.Command {
 	f.String("tls-key", "", "its key")
 	f.String("tls-ca", "", "authority that peers and callers are verified by")
 	f.String("trust-domain", "", "SPIFFE trust domain: certificates carry spiffe://DOMAIN/transferd/NODE, callers of the control side spiffe://DOMAIN/orchestrator/NAME (default: certificates name nodes by DNS name)")
+	f.String("otlp-endpoint", "", "OpenTelemetry collector for traces (OTLP over gRPC): https://host:4317, or http:// on loopback (default: OTEL_EXPORTER_OTLP_ENDPOINT, else none)")
 	f.Bool("die-with-parent", false, "end when the process that started this one ends")
 	f.String("log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -118,7 +119,7 @@ func configure(v *viper.Viper, cmd *cobra.Command) error {
 }
 
 // run serves until it is told to stop, its parent ends or a part breaks.
-func run(ctx context.Context, v *viper.Viper, out, errOut io.Writer) error {
+func run(ctx context.Context, v *viper.Viper, out, errOut io.Writer) (err error) {
 	cfg, err := config(v, errOut)
 	if err != nil {
 		return err
@@ -129,6 +130,11 @@ func run(ctx context.Context, v *viper.Viper, out, errOut io.Writer) error {
 			return err
 		}
 	}
+	untraced, err := traces(ctx, v, cfg.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, untraced()) }()
 	d, err := daemon.Start(cfg)
 	if err != nil {
 		return err

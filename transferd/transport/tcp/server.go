@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/tracing"
 	"github.com/surehand/surehand/contracts/wire"
 	"github.com/surehand/surehand/transferd/fence"
 	"github.com/surehand/surehand/transferd/identity"
@@ -148,11 +149,13 @@ func (s *Server) serve(ctx context.Context, c net.Conn) error {
 
 // attempt serves one attempt, or joins one. The connection is of use afterwards
 // only if it gives no error.
-func (s *Server) attempt(ctx context.Context, st *stream, h fence.Holder) error {
+func (s *Server) attempt(ctx context.Context, st *stream, h fence.Holder) (err error) {
 	reading, asked, leave, err := s.admit(ctx, st, h)
 	if err != nil {
 		return s.refuse(st, err)
 	}
+	_, span := tracing.Start(tracing.With(ctx, reading.Trace()), tracing.SpanServe, asked.Attempt)
+	defer func() { span.End(err) }()
 	finished, err := serveReading(st, reading, s.cfg.Core.Lease(), asked.Unchecked && s.cfg.Unchecked, asked.joins)
 	leave() // nothing of this connection looks at the memory any more, nor can ask to
 	if !finished {

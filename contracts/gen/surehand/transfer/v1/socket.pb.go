@@ -776,6 +776,7 @@ type OpenSource struct {
 	Offsets       []uint64               `protobuf:"varint,3,rep,packed,name=offsets,proto3" json:"offsets,omitempty"`
 	LeaseMs       int64                  `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
 	Blocks        []uint32               `protobuf:"varint,5,rep,packed,name=blocks,proto3" json:"blocks,omitempty"` // physical blocks pinned under the grant
+	Trace         string                 `protobuf:"bytes,6,opt,name=trace,proto3" json:"trace,omitempty"`           // W3C traceparent of who computes it; empty: nobody traces
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -843,6 +844,13 @@ func (x *OpenSource) GetBlocks() []uint32 {
 		return x.Blocks
 	}
 	return nil
+}
+
+func (x *OpenSource) GetTrace() string {
+	if x != nil {
+		return x.Trace
+	}
+	return ""
 }
 
 type SourceOpened struct {
@@ -1394,14 +1402,15 @@ const file_surehand_transfer_v1_socket_proto_rawDesc = "" +
 	"\x04held\x18\x06 \x03(\rR\x04held\"z\n" +
 	"\fTargetOpened\x121\n" +
 	"\x05token\x18\x01 \x01(\v2\x1b.surehand.transfer.v1.TokenR\x05token\x127\n" +
-	"\x05state\x18\x02 \x01(\x0e2!.surehand.transfer.v1.TargetStateR\x05state\"\xbc\x01\n" +
+	"\x05state\x18\x02 \x01(\x0e2!.surehand.transfer.v1.TargetStateR\x05state\"\xd2\x01\n" +
 	"\n" +
 	"OpenSource\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x121\n" +
 	"\x05shape\x18\x02 \x01(\v2\x1b.surehand.transfer.v1.ShapeR\x05shape\x12\x18\n" +
 	"\aoffsets\x18\x03 \x03(\x04R\aoffsets\x12\x19\n" +
 	"\blease_ms\x18\x04 \x01(\x03R\aleaseMs\x12\x16\n" +
-	"\x06blocks\x18\x05 \x03(\rR\x06blocks\"}\n" +
+	"\x06blocks\x18\x05 \x03(\rR\x06blocks\x12\x14\n" +
+	"\x05trace\x18\x06 \x01(\tR\x05trace\"}\n" +
 	"\fSourceOpened\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\fR\n" +
