@@ -123,6 +123,12 @@ func (f *Fleet) heldByHistories(ctx context.Context, note noter) {
 	}
 }
 
+// OpenWorkflows counts the handoffs that run.
+func (f *Fleet) OpenWorkflows(ctx context.Context) (int64, error) {
+	n, err := f.temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: "ExecutionStatus = 'Running'"})
+	return n.GetCount(), err
+}
+
 // AtRest waits until nothing is held any more; after the deadline it says what
 // still is.
 func (f *Fleet) AtRest(ctx context.Context, within time.Duration) error {

@@ -40,6 +40,20 @@ func (p *Process) Descriptors() (int, error) {
 	return len(entries), err
 }
 
+// Resident is the memory that the process has in RAM, in bytes.
+func (p *Process) Resident() (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID()))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("%s: /proc statm is %q", p.name, text)
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize()), err
+}
+
 // Kinds of process, told apart in measurements.
 var Kinds = []string{"gateway", "temporal", "redis", "transferd", "engine"}
 

@@ -21,6 +21,22 @@ func (f *Fleet) RealRedis() error {
 // Empty loses everything that the store holds.
 func (f *Fleet) Empty(ctx context.Context) error { return f.store.FlushAll(ctx).Err() }
 
+// Keys counts the store's keys, and those among them that never expire.
+func (f *Fleet) Keys(ctx context.Context) (all, lasting int, err error) {
+	each := f.store.Scan(ctx, 0, "*", 1000).Iterator()
+	for each.Next(ctx) {
+		all++
+		left, err := f.store.TTL(ctx, each.Val()).Result()
+		if err != nil {
+			return 0, 0, err
+		}
+		if left == -1 { // as go-redis says it
+			lasting++
+		}
+	}
+	return all, lasting, each.Err()
+}
+
 // Configure sets one of Redis's own settings.
 func (f *Fleet) Configure(ctx context.Context, name, value string) error {
 	if err := f.RealRedis(); err != nil {
