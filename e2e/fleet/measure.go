@@ -34,6 +34,19 @@ func (p *Process) CPU() (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, err
 }
 
+// RSS is the memory that the process has resident now, in bytes.
+func (p *Process) RSS() (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID()))
+	if err != nil {
+		return 0, err
+	}
+	var size, resident int64
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		return 0, fmt.Errorf("%s: /proc statm is %q", p.name, text)
+	}
+	return resident * int64(os.Getpagesize()), nil
+}
+
 // Descriptors is how many files and sockets the process has open.
 func (p *Process) Descriptors() (int, error) {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.PID()))

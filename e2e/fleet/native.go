@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"go.temporal.io/sdk/client"
-
-	"github.com/surehand/surehand/activities/engine/reference"
 )
 
 // Gateway is the name of the one gateway of a fleet of native engines.
@@ -19,28 +16,35 @@ const Gateway = "g1"
 type Native struct {
 	Prefill, Decode []string // URLs
 	Args            []string // further flags of serve
+	Profiles        bool     // Temporal and the gateway serve Go's CPU profiles
 }
 
 // StartNative runs Temporal and one gateway in front of engines that are not of
 // this fleet. The gateway is waited for until it could serve, so until a P and a D
 // answer it. The caller stops the fleet, also when StartNative fails.
 func StartNative(ctx context.Context, p Programs, dir string, n Native) (*Fleet, error) {
-	f := &Fleet{Dir: dir, programs: p, spawn: newSpawner(), HTTP: map[string]string{}, GRPC: map[string]string{}, Pprof: map[string]string{},
-		byName: map[string]*Process{}, engines: reference.NewConnections(nil)}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return f, err
-	}
-	t, err := f.temporalSpec()
+	f, err := Bare(p, dir)
 	if err != nil {
 		return f, err
 	}
-	if err := startAll(ctx, []*Process{f.add(t)}); err != nil {
-		return f, err
-	}
-	if f.temporal, err = client.DialContext(ctx, client.Options{HostPort: f.TemporalAddress, Logger: quiet{}}); err != nil {
+	f.Options.Profiles = n.Profiles
+	if err := f.StartTemporal(ctx); err != nil {
 		return f, err
 	}
 	return f, f.Serve(ctx, n)
+}
+
+// StartTemporal runs the embedded server, for a fleet that has none.
+func (f *Fleet) StartTemporal(ctx context.Context) error {
+	t, err := f.temporalSpec()
+	if err != nil {
+		return err
+	}
+	if err := startAll(ctx, []*Process{f.add(t)}); err != nil {
+		return err
+	}
+	f.temporal, err = client.DialContext(ctx, client.Options{HostPort: f.TemporalAddress, Logger: quiet{}})
+	return err
 }
 
 // Serve puts another gateway in the place of the one there is: other engines or
@@ -63,7 +67,11 @@ func (f *Fleet) Serve(ctx context.Context, n Native) error {
 	for _, u := range n.Decode {
 		args = append(args, "--decode", u)
 	}
-	s := spec{name: Gateway, path: f.programs.Surehand, says: true, answers: ready(at[0]), args: append(args, n.Args...)}
+	profiles, err := f.profiles(Gateway)
+	if err != nil {
+		return err
+	}
+	s := spec{name: Gateway, path: f.programs.Surehand, says: true, answers: ready(at[0]), args: append(append(args, n.Args...), profiles...)}
 	if old := f.byName[Gateway]; old != nil {
 		old.spec = s
 		return old.Start(ctx)

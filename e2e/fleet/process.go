@@ -27,6 +27,7 @@ type spec struct {
 	name    string
 	path    string
 	args    []string
+	env     []string                    // beside this process's own
 	says    bool                        // prints {"ready":true,…} on stdout once it serves
 	answers func(context.Context) error // nil once it serves; nil: its line is enough
 	listens []string                    // addresses that others reach it at
@@ -113,6 +114,9 @@ func (p *Process) launch() (*life, error) {
 	}
 	l := &life{cmd: exec.Command(p.path, p.args...), ready: make(chan struct{}), exited: make(chan struct{})}
 	l.cmd.Dir, l.cmd.Stderr = p.dir, logs
+	if len(p.env) > 0 {
+		l.cmd.Env = append(os.Environ(), p.env...)
+	}
 	out, err := l.cmd.StdoutPipe()
 	if err != nil {
 		return nil, errors.Join(err, logs.Close())

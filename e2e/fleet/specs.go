@@ -119,21 +119,19 @@ var once = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // ready asks a gateway whether it could serve a request now.
 func ready(address string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
-		if err != nil {
-			return err
-		}
-		resp, err := once.Do(r)
-		if err != nil {
-			return err
-		}
-		if err := resp.Body.Close(); err != nil {
-			return err
-		}
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("readyz answers %d", resp.StatusCode)
-		}
-		return nil
+	return func(ctx context.Context) error { return answers200(ctx, "http://"+address+"/readyz") }
+}
+
+func asked200(r *http.Request) error {
+	resp, err := once.Do(r)
+	if err != nil {
+		return err
 	}
+	if err := resp.Body.Close(); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %d", r.URL.Path, resp.StatusCode)
+	}
+	return nil
 }

@@ -31,6 +31,29 @@ func Closed(ctx context.Context, clients, n int, send func(ctx context.Context, 
 	return out
 }
 
+// ClosedFor is Closed for as long as given, however many requests that takes.
+func ClosedFor(ctx context.Context, clients int, d time.Duration, send func(ctx context.Context, client, i int) Answer) (out []Answer) {
+	until := time.Now().Add(d)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for client := range clients {
+		all.Go(func() {
+			for time.Now().Before(until) && ctx.Err() == nil {
+				mu.Lock()
+				i := len(out)
+				out = append(out, Answer{})
+				mu.Unlock()
+				a := send(ctx, client, i)
+				mu.Lock()
+				out[i] = a
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
 // Arrivals sends request i at offset at[i], whatever became of the others.
 func Arrivals(ctx context.Context, at []time.Duration, send func(ctx context.Context, i int) Answer) []Answer {
 	out := make([]Answer, len(at))

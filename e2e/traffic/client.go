@@ -42,6 +42,11 @@ func NewClientOf(base string) (*Client, error) {
 	return c, nil
 }
 
+// NewClientWith shares the connections of another client.
+func NewClientWith(base string, shared *http.Client) *Client {
+	return &Client{Base: base, http: shared}
+}
+
 // Close drops the idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
@@ -60,18 +65,41 @@ func (c *Client) Send(ctx context.Context, a Ask) (out Answer) {
 		out.Broken = err
 		return out
 	}
+	out.read(resp, a.Whole, began, a.OnPiece)
+	return out
+}
+
+// Stream posts a body as it is and reads the stream that answers it.
+func (c *Client) Stream(ctx context.Context, path string, text []byte, headers map[string]string, onPiece func(int)) (out Answer) {
+	began := time.Now()
+	defer func() { out.Total = time.Since(began) }()
+	r, err := newRequest(ctx, c.Base+path, text, headers)
+	if err != nil {
+		out.Broken = err
+		return out
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		out.Broken = err
+		return out
+	}
+	out.read(resp, false, began, onPiece)
+	return out
+}
+
+// read takes the answer to its end and closes it.
+func (a *Answer) read(resp *http.Response, wholly bool, began time.Time, onPiece func(int)) {
 	defer resp.Body.Close()
-	out.Status, out.Handoff = resp.StatusCode, resp.Header.Get("X-Surehand-Handoff")
-	out.Joined = resp.Header.Get("X-Surehand-Joined") == "true"
+	a.Status, a.Handoff = resp.StatusCode, resp.Header.Get("X-Surehand-Handoff")
+	a.Joined = resp.Header.Get("X-Surehand-Joined") == "true"
 	switch {
 	case resp.StatusCode != http.StatusOK:
-		out.refused(io.LimitReader(resp.Body, maxErrorBytes))
-	case a.Whole:
-		out.whole(io.LimitReader(resp.Body, maxAnswerBytes), began)
+		a.refused(io.LimitReader(resp.Body, maxErrorBytes))
+	case wholly:
+		a.whole(io.LimitReader(resp.Body, maxAnswerBytes), began)
 	default:
-		out.stream(io.LimitReader(resp.Body, maxAnswerBytes), began, a.OnPiece)
+		a.stream(io.LimitReader(resp.Body, maxAnswerBytes), began, onPiece)
 	}
-	return out
 }
 
 // Insist sends an ask as OpenAI's own clients do: again, for a while, as long as

@@ -69,7 +69,7 @@ func (r *rig) peers(ctx context.Context, cfg Config) (rows []row) {
 
 func (r *rig) startPeer(ctx context.Context, cfg Config, kind string, env []string) (p *peer, err error) {
 	if _, err := os.Stat(cfg.Python); err != nil {
-		return nil, errors.New("its wheels are not installed (task bench:peers)")
+		return nil, errors.New("its wheels are not installed (task peers:transfer)")
 	}
 	script := filepath.Join(cfg.Dir, "peer.py")
 	if err := os.WriteFile(script, peerScript, 0o600); err != nil {

@@ -156,6 +156,50 @@ func next(ctx context.Context, f orchestrator.Follower) (e orchestrator.Event, l
 	if err == nil {
 		return e, false
 	}
+	return ending(ctx, err)
+}
+
+// pipe writes the event e and those that follow it, until the last one. What
+// the follower itself ends with is written as well.
+func pipe(ctx context.Context, f orchestrator.Follower, e orchestrator.Event, write func(orchestrator.Event) error) (last orchestrator.Event, left bool) {
+	gone := orchestrator.Event{Err: handoff.Errorf(handoff.CodeCancelled, "the client left")}
+	failed := false
+	each := func(e orchestrator.Event) error {
+		last = e
+		err := write(e)
+		failed = err != nil
+		return err
+	}
+	if each(e) != nil {
+		return gone, true
+	}
+	if e.Terminal() {
+		return e, false
+	}
+	var err error
+	if p, ok := f.(orchestrator.Piper); ok {
+		err = p.Pipe(ctx, each)
+	} else {
+		for err == nil && !last.Terminal() {
+			if e, err = f.Next(ctx); err == nil {
+				err = each(e)
+			}
+		}
+	}
+	switch {
+	case failed:
+		return gone, true
+	case err == nil:
+		return last, false
+	}
+	if last, left = ending(ctx, err); !left && write(last) != nil {
+		return gone, true
+	}
+	return last, left
+}
+
+// ending is the event that stands for an error of the follower itself.
+func ending(ctx context.Context, err error) (e orchestrator.Event, left bool) {
 	if ctx.Err() != nil {
 		cause := context.Cause(ctx)
 		if errors.Is(cause, errStopping) {

@@ -54,26 +54,28 @@ func newMetrics(r *prometheus.Registry, streams func() float64) (*metrics, error
 
 // clock times one stream.
 type clock struct {
-	m       *metrics
-	surface string
-	last    time.Time
-	begun   bool
-	span    tracing.Span
+	m          *metrics
+	surface    string
+	first, gap prometheus.Observer // of the surface, looked up once
+	last       time.Time
+	begun      bool
+	span       tracing.Span
 }
 
 func (m *metrics) start(surface string) *clock {
-	return &clock{m: m, surface: surface, last: time.Now()}
+	return &clock{m: m, surface: surface, first: m.first.WithLabelValues(surface), gap: m.gap.WithLabelValues(surface), last: time.Now()}
 }
 
 // piece is called for each event that brought tokens.
-func (c *clock) piece() {
-	now := time.Now()
-	h := c.m.gap
+func (c *clock) piece() { c.pieceAt(time.Now()) }
+
+func (c *clock) pieceAt(now time.Time) {
+	h := c.gap
 	if !c.begun {
-		h, c.begun = c.m.first, true
+		h, c.begun = c.first, true
 		c.span.Event(eventFirstToken)
 	}
-	h.WithLabelValues(c.surface).Observe(now.Sub(c.last).Seconds())
+	h.Observe(now.Sub(c.last).Seconds())
 	c.last = now
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -170,44 +171,52 @@ func (q *raw) request(m orchestrator.Model) (orchestrator.Request, error) {
 // relayRaw writes D's bytes as they come. The status waits for the first of
 // them, so that an error before any token is a status.
 func (g *Gateway) relayRaw(ctx context.Context, w http.ResponseWriter, q *raw, f orchestrator.Follower, c *clock, e orchestrator.Event) (last orchestrator.Event, left bool) {
-	control := http.NewResponseController(w)
-	var delivered uint32
-	for first := true; ; first = false {
-		switch {
-		case e.Err != nil && first:
-			g.refuseRaw(w, q, e.Err, f.Handoff())
-			return e, false
-		case first && q.stream:
-			w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-			w.Header().Set("Cache-Control", "no-cache")
-			w.Header().Set("X-Accel-Buffering", "no") // proxies that would gather events
-		case first:
-			w.Header().Set("Content-Type", "application/json")
-		}
-		text := []byte(e.Text)
-		if e.Err != nil {
-			text = slices.Concat([]byte("data: "), asRefusal(e.Err).body(f.Handoff(), &delivered), []byte("\n\n"))
-		}
-		if e.Tokens > 0 {
-			c.piece()
-			delivered = e.Position + e.Tokens
-		}
-		// A writer without deadlines (a test's recorder) has no client that stalls.
-		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
-		_, err := w.Write(text)
-		if err == nil {
-			err = control.Flush()
-		}
-		if err != nil {
-			return orchestrator.Event{Err: handoff.Errorf(handoff.CodeCancelled, "the client left")}, true
-		}
-		if e.Terminal() {
-			return e, false
-		}
-		if e, left = next(ctx, f); left {
-			return e, true
-		}
+	if e.Err != nil {
+		g.refuseRaw(w, q, e.Err, f.Handoff())
+		return e, false
 	}
+	if q.stream {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-cache")
+		w.Header().Set("X-Accel-Buffering", "no") // proxies that would gather events
+	} else {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	r := &rawWriter{w: w, control: http.NewResponseController(w), id: f.Handoff(), clock: c}
+	return pipe(ctx, f, e, r.write)
+}
+
+// rawWriter writes one stream's bytes as D said them.
+type rawWriter struct {
+	w         http.ResponseWriter
+	control   *http.ResponseController
+	id        string
+	clock     *clock
+	delivered uint32
+	deadline  time.Time // of the write, as it was last set
+}
+
+// write is called for each event. A client that takes nothing for writeTimeout
+// is gone; the deadline moves when half of it is over, not with each token.
+func (r *rawWriter) write(e orchestrator.Event) error {
+	now := time.Now()
+	if e.Tokens > 0 {
+		r.clock.pieceAt(now)
+		r.delivered = e.Position + e.Tokens
+	}
+	if now.Add(writeTimeout / 2).After(r.deadline) {
+		r.deadline = now.Add(writeTimeout)
+		// A writer without deadlines (a test's recorder) has no client that stalls.
+		_ = r.control.SetWriteDeadline(r.deadline)
+	}
+	text := e.Text
+	if e.Err != nil {
+		text = "data: " + string(asRefusal(e.Err).body(r.id, &r.delivered)) + "\n\n"
+	}
+	if _, err := io.WriteString(r.w, text); err != nil {
+		return err
+	}
+	return r.control.Flush()
 }
 
 // refuseRaw tells the client what an engine itself said about its request, else

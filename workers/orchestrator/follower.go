@@ -39,7 +39,7 @@ func (f *follower) Next(ctx context.Context) (Event, error) {
 			}
 			continue
 		}
-		over, more := f.s.done && f.next >= len(f.s.events), f.s.more
+		over, more := f.s.done && f.next >= len(f.s.events), f.s.waiting()
 		f.s.mu.Unlock()
 		if over {
 			return Event{}, io.EOF

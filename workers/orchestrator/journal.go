@@ -166,7 +166,7 @@ func (s *stream) unwritten() (from int, out []journal.Record, more <-chan struct
 		}
 		out = append(out, toRecord(e))
 	}
-	return s.shown, out, s.more, s.done && s.shown == len(s.events)
+	return s.shown, out, s.waiting(), s.done && s.shown == len(s.events)
 }
 
 // show lets followers have the first n events.

@@ -37,7 +37,8 @@ type stream struct {
 	kind      string
 	bytes     int
 	done      bool
-	more      chan struct{} // closed at each append
+	more      chan struct{} // closed at the next append; nil: nobody waits
+	pipe      *pipe         // writes to the one client, if that lets it
 	followers int
 	role      role
 	reading   handoff.Reading
@@ -59,7 +60,7 @@ type stream struct {
 
 func newStream(tenant, id string, body handoff.Digest, open *atomic.Int64, over func(*stream, string)) *stream {
 	open.Add(1)
-	return &stream{tenant: tenant, id: id, body: body, open: open, over: over, more: make(chan struct{}), began: time.Now(), detach: func() {}}
+	return &stream{tenant: tenant, id: id, body: body, open: open, over: over, began: time.Now(), detach: func() {}}
 }
 
 // join notes that an earlier submit held the key.
@@ -103,8 +104,21 @@ func (s *stream) append(e Event) (ended bool) {
 
 // wake lets everybody look again. Callers hold the lock.
 func (s *stream) wake() {
-	close(s.more)
-	s.more = make(chan struct{})
+	if s.pipe != nil {
+		s.pipe.poked()
+	}
+	if s.more != nil {
+		close(s.more)
+		s.more = nil
+	}
+}
+
+// waiting is closed when there is something to look at again. Callers hold the lock.
+func (s *stream) waiting() <-chan struct{} {
+	if s.more == nil {
+		s.more = make(chan struct{})
+	}
+	return s.more
 }
 
 // deliver appends an event of attempt a if the fence lets it and it is the next.
@@ -125,8 +139,18 @@ func (s *stream) deliver(a handoff.Attempt, e Event) error {
 	if s.tokens > 0 && s.epoch != a.Epoch { // the client is told before it gets a byte of it
 		s.append(Event{Epoch: a.Epoch, Position: s.tokens, Resumed: &steps.Resumed{From: s.epoch, Position: s.tokens}})
 	}
+	p := s.pipe
+	if p != nil && s.followers == 1 {
+		s.pipe = nil // whoever appends does not poke it: it is run here
+	}
 	ended := s.append(e)
+	if s.pipe = p; s.followers != 1 {
+		p = nil
+	}
 	s.mu.Unlock()
+	if p != nil {
+		p.run()
+	}
 	if ended {
 		s.over(s, outcomeOf(e))
 	}
@@ -297,7 +321,7 @@ func (s *stream) decided(ctx context.Context, within time.Duration) role {
 	defer late.Stop()
 	for {
 		s.mu.Lock()
-		role, done, more := s.role, s.done, s.more
+		role, done, more := s.role, s.done, s.waiting()
 		s.mu.Unlock()
 		if role != roleNone || done {
 			return role

@@ -238,10 +238,10 @@ func (o *Orchestrator) headStart(in steps.Input) {
 func (o *Orchestrator) deadline(ctx context.Context, s *stream, in steps.Input) {
 	t := time.NewTimer(in.Deadline)
 	defer t.Stop()
-	silent := func() (chan struct{}, bool) {
+	silent := func() (<-chan struct{}, bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.more, !s.done && s.tokens == 0
+		return s.waiting(), !s.done && s.tokens == 0
 	}
 	for more, waits := silent(); waits; more, waits = silent() {
 		select {

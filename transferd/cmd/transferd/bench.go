@@ -11,7 +11,7 @@ import (
 	"github.com/surehand/surehand/transferd/bench"
 )
 
-// peersPython is where task bench:peers installs them.
+// peersPython is where task peers:transfer installs them.
 func peersPython() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -59,7 +59,7 @@ func benchCommand() *cobra.Command {
 	f.StringSliceVar(&cfg.Tables, "tables", bench.Tables, "block tables")
 	f.IntVar(&cfg.Rounds, "rounds", 7, "samples of each row")
 	f.StringVar(&cfg.Only, "only", "", "only rows whose name has it")
-	f.StringVar(&cfg.Python, "python", peersPython(), "a Python with the wheels of NIXL and Mooncake (task bench:peers)")
+	f.StringVar(&cfg.Python, "python", peersPython(), "a Python with the wheels of NIXL and Mooncake (task peers:transfer)")
 	f.StringVar(&profile, "profile", "", "file for a CPU profile")
 	return cmd
 }
