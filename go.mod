@@ -31,6 +31,8 @@ require github.com/grafana/grafana-foundation-sdk/go v0.0.22
 
 require github.com/anishathalye/porcupine v1.3.1
 
+require gonum.org/v1/gonum v0.17.0 // indirect
+
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect

@@ -55,6 +55,18 @@ func (f *Fleet) Handoffs(ctx context.Context) (out []string, err error) {
 	}
 }
 
+// RunningOf are the ids of a tenant's handoffs that run.
+func (f *Fleet) RunningOf(ctx context.Context, tenant string) (out []string, err error) {
+	list, err := f.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{PageSize: 1000,
+		Query: fmt.Sprintf("WorkflowType = %q AND ExecutionStatus = 'Running'", steps.Workflow)})
+	for _, e := range list.GetExecutions() {
+		if id, ok := strings.CutPrefix(e.GetExecution().GetWorkflowId(), tenant+"/"); ok {
+			out = append(out, id)
+		}
+	}
+	return out, err
+}
+
 // Forget deletes a handoff's history, as retention does in its time, and waits
 // until nobody finds it any more.
 func (f *Fleet) Forget(ctx context.Context, tenant, id string) error {

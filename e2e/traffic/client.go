@@ -141,3 +141,22 @@ func (c *Client) Post(ctx context.Context, path, contentType string, text []byte
 	}
 	return out
 }
+
+// Raw asks for any URL with a key, on a connection of its own, and gives the answer as it is.
+func Raw(ctx context.Context, method, url, key string) (status int, text string, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	r.Close = true
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	return resp.StatusCode, string(raw), err
+}

@@ -1,0 +1,5 @@
+//go:build e2e
+
+package guarded
+
+const patient = true
