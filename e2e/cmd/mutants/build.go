@@ -161,16 +161,25 @@ func build(ctx context.Context, dir string, ms []*mutant) (map[suite]*binary, er
 			if out[s] != nil {
 				continue
 			}
-			b := &binary{suite: s, path: filepath.Join(dir, fmt.Sprintf("suite%d.test", len(out))), passed: map[int]bool{}}
-			if b.dir, err = filepath.Abs(s.pkg); err != nil {
+			b, err := compileSuite(ctx, dir, path, s, len(out))
+			if err != nil {
 				return nil, err
-			}
-			c := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", path, "-o", b.path, s.pkg)
-			if text, err := c.CombinedOutput(); err != nil {
-				return nil, fmt.Errorf("go test -c %s: %w\n%s", s.pkg, err, text)
 			}
 			out[s] = b
 		}
 	}
 	return out, nil
+}
+
+func compileSuite(ctx context.Context, dir, overlay string, s suite, n int) (*binary, error) {
+	at, err := filepath.Abs(s.pkg)
+	if err != nil {
+		return nil, err
+	}
+	b := &binary{suite: s, path: filepath.Join(dir, fmt.Sprintf("suite%d.test", n)), dir: at, passed: map[int]bool{}}
+	c := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", b.path, s.pkg)
+	if text, err := c.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go test -c %s: %w\n%s", s.pkg, err, text)
+	}
+	return b, nil
 }

@@ -3,6 +3,7 @@
 // proves.
 //
 //	go run ./e2e/cmd/mutants [-only fence] [-n 120 -seed 1] [-shard 1/4]
+//	go run ./e2e/cmd/mutants -museum
 //
 // All the mutants are compiled at once and one is chosen at run time, so each
 // costs no more than the tests that come by it, up to the first that fails.
@@ -28,6 +29,8 @@ type options struct {
 	seed  uint64
 	shard string
 	list  bool
+
+	museum bool
 }
 
 func main() {
@@ -37,6 +40,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "of the draw")
 	flag.StringVar(&o.shard, "shard", "1/1", "i/n: the i-th of n parts")
 	flag.BoolVar(&o.list, "list", false, "say what would be changed")
+	flag.BoolVar(&o.museum, "museum", false, "plant the bugs of e2e/MUSEUM.md instead, each against its own test")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -47,15 +51,18 @@ func main() {
 }
 
 func run(ctx context.Context, o options) error {
-	all, err := find(o.only)
-	if err != nil {
-		return err
-	}
 	dir, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if o.museum {
+		return runMuseum(ctx, dir)
+	}
+	all, err := find(o.only)
+	if err != nil {
+		return err
+	}
 	all, bad, err := compilable(ctx, dir, all)
 	if err != nil {
 		return err
