@@ -31,6 +31,8 @@ type Request struct {
 	Journal  bool           // keep delivered tokens for a while, for a client that comes back
 	Kind     string         // of the surface, told again to a client that comes back
 	From     From           // where the client stopped that comes back with its key
+	// Once: the answer is not kept for who asks for it again, unless by its key.
+	Once bool
 
 	attach bool // nobody asks anew: what is over stays over
 }

@@ -96,12 +96,16 @@ func (f *follower) Close() {
 	}
 	f.closed = true
 	f.s.followers--
-	var abandoned func()
-	if f.s.followers == 0 && !f.s.done {
-		abandoned = f.s.abandoned
+	var then func()
+	switch {
+	case f.s.followers > 0:
+	case f.s.done:
+		then = f.s.forget
+	default:
+		then = f.s.abandoned
 	}
 	f.s.mu.Unlock()
-	if abandoned != nil {
-		abandoned()
+	if then != nil {
+		then()
 	}
 }

@@ -75,6 +75,24 @@ func (h *hub) unnamed(r handoff.HandoffID, s *stream) {
 	}
 }
 
+// forget drops what a stream told that is over, that nobody follows and that
+// nobody can ask for again. Its end stays under its run, for its workflow's questions.
+func (h *hub) forget(s *stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.done || s.followers > 0 {
+		return
+	}
+	if k := streamKey(s.tenant, s.id); h.byID[k] == s {
+		delete(h.byID, k)
+	}
+	s.events = []Event{s.events[len(s.events)-1]}
+	s.events[0].Text = ""
+	s.shown, s.bytes = 1, 0
+}
+
 func (h *hub) run(r handoff.HandoffID) *stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -56,6 +56,7 @@ type stream struct {
 	forgone   bool   // a look-up or copy whose clients left: its end is not the handoff's
 	left      bool   // ended by leave: its workflow must hear of it
 	abandoned func() // called once when the last follower left an unfinished stream
+	forget    func() // called when the last follower left one that is over; nil: it is kept for a while
 }
 
 func newStream(tenant, id string, body handoff.Digest, open *atomic.Int64, over func(*stream, string)) *stream {
@@ -68,6 +69,13 @@ func (s *stream) join() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.elsewhere = true
+}
+
+// forgotten has the stream dropped once it is over and nobody follows it.
+func (s *stream) forgotten(drop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget = drop
 }
 
 func (s *stream) joined() bool {

@@ -61,6 +61,9 @@ func (o *Orchestrator) Submit(ctx context.Context, r Request) (Follower, error) 
 	if !made {
 		return f, nil
 	}
+	if r.Once && r.Key == "" {
+		s.forgotten(func() { o.hub.forget(s) })
+	}
 	if err := o.begin(ctx, s, id, r, joinTries); err != nil {
 		o.refuse(s, err)
 		f.Close()

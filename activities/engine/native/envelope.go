@@ -66,6 +66,13 @@ func CountTokens(envelope []byte) uint32 {
 	if err != nil {
 		return 1
 	}
+	return tokensOf(b)
+}
+
+// Tokens is CountTokens of a request that was read already.
+func Tokens(r vllm.Request) uint32 { return tokensOf(r.Body) }
+
+func tokensOf(b vllm.Body) uint32 {
 	n := 1
 	if prompt := b.Get("prompt"); prompt != nil {
 		n += promptTokens(prompt)
