@@ -3,8 +3,7 @@ package vllm
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
+	"strings"
 
 	"github.com/surehand/surehand/contracts/handoff"
 )
@@ -25,52 +24,90 @@ type field struct {
 }
 
 // ParseBody reads the top level of a JSON object. A field that stands twice is
-// refused: the two readers of the request might take different ones.
+// refused: the two readers of the request might take different ones. Prompts are
+// long, so they are looked through once, by the JSON checker, and then skipped.
 func ParseBody(raw []byte) (Body, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	if !json.Valid(raw) {
+		return Body{}, handoff.Errorf(handoff.CodeInvalid, "the body is not valid JSON")
+	}
+	at := blank(raw, 0)
+	if raw[at] != '{' {
 		return Body{}, handoff.Errorf(handoff.CodeInvalid, "the body is not a JSON object")
 	}
 	var b Body
-	seen := map[string]bool{}
-	start := d.InputOffset()
-	for d.More() {
-		f, err := nextField(d, raw, start)
+	for at = blank(raw, at+1); raw[at] != '}'; {
+		f, next, err := nextField(raw, at)
 		if err != nil {
 			return Body{}, err
 		}
-		if seen[f.name] {
+		if b.has(f.name) {
 			return Body{}, handoff.Errorf(handoff.CodeInvalid, "a field of the body stands twice")
 		}
 		if len(b.fields) == MaxFields {
 			return Body{}, handoff.Errorf(handoff.CodeTooLarge, "the body has more than %d fields", MaxFields)
 		}
-		seen[f.name] = true
 		b.fields = append(b.fields, f)
-		start = d.InputOffset()
-	}
-	if _, err := d.Token(); err != nil {
-		return Body{}, handoff.Errorf(handoff.CodeInvalid, "the body is not a JSON object")
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Body{}, handoff.Errorf(handoff.CodeInvalid, "something follows the JSON object")
+		if at = blank(raw, next); raw[at] == ',' {
+			at = blank(raw, at+1)
+		}
 	}
 	return b, nil
 }
 
-func nextField(d *json.Decoder, raw []byte, start int64) (field, error) {
-	malformed := handoff.Errorf(handoff.CodeInvalid, "the body is not valid JSON")
-	key, err := d.Token()
-	name, ok := key.(string)
-	if err != nil || !ok {
-		return field{}, malformed
+// nextField reads the field at a place of valid JSON; next is behind it.
+func nextField(raw []byte, at int) (f field, next int, err error) {
+	key := skip(raw, at)
+	if err := json.Unmarshal(raw[at:key], &f.name); err != nil {
+		return field{}, 0, handoff.Errorf(handoff.CodeInvalid, "the body is not valid JSON")
 	}
-	var v json.RawMessage
-	if err := d.Decode(&v); err != nil {
-		return field{}, malformed
+	value := blank(raw, blank(raw, key)+1) // behind the colon
+	next = skip(raw, value)
+	f.whole, f.value = raw[at:next], raw[value:next]
+	return f, next, nil
+}
+
+// blank is the first place from at on that is no white space.
+func blank(raw []byte, at int) int {
+	for at < len(raw) && (raw[at] == ' ' || raw[at] == '\t' || raw[at] == '\n' || raw[at] == '\r') {
+		at++
 	}
-	whole := raw[start:d.InputOffset()]
-	return field{name: name, whole: bytes.TrimLeft(whole, ", \t\r\n"), value: v}, nil
+	return at
+}
+
+// skip is the place behind the value at a place of valid JSON.
+func skip(raw []byte, at int) int {
+	switch raw[at] {
+	case '"':
+		return quoted(raw, at)
+	case '{', '[':
+		for depth := 0; ; at++ {
+			switch raw[at] {
+			case '"':
+				at = quoted(raw, at) - 1
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return at + 1
+				}
+			}
+		}
+	}
+	for at < len(raw) && strings.IndexByte(",}] \t\r\n", raw[at]) < 0 {
+		at++
+	}
+	return at
+}
+
+// quoted is the place behind the string that begins at a place.
+func quoted(raw []byte, at int) int {
+	for at++; ; {
+		at += bytes.IndexAny(raw[at:], `"\\`)
+		if raw[at] == '"' {
+			return at + 1
+		}
+		at += 2
+	}
 }
 
 // Get gives a field's value as written; nil when it is absent or null.
