@@ -59,6 +59,7 @@ type Round struct {
 	traffic.Summary
 	First []time.Duration          // to the first token, of each request
 	CPU   map[string]time.Duration // by kind of process, and the generator's own
+	Redis int                      // commands of its store, background and all; 0: not told
 }
 
 // Run measures.
@@ -155,6 +156,10 @@ func (b *bench) round(ctx context.Context, side Side, clients, each int) (Round,
 	if err != nil {
 		return Round{}, err
 	}
+	asked, counts, err := b.f.RedisCommands(ctx)
+	if err != nil {
+		return Round{}, err
+	}
 	send := b.send(side)
 	began := time.Now()
 	answers := traffic.Closed(ctx, clients, clients*each, func(ctx context.Context, client, _ int) traffic.Answer {
@@ -182,7 +187,11 @@ func (b *bench) round(ctx context.Context, side Side, clients, each int) (Round,
 			first = append(first, a.FirstToken)
 		}
 	}
-	return Round{side, clients, traffic.Summarize(answers, took, traffic.SLO{}), first, after}, nil
+	now, _, err := b.f.RedisCommands(ctx)
+	if !counts || err != nil {
+		asked, now = 0, 0
+	}
+	return Round{side, clients, traffic.Summarize(answers, took, traffic.SLO{}), first, after, now - asked}, err
 }
 
 // ended is an error unless the stream was whole, or refused with a type: more

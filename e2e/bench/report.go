@@ -76,6 +76,7 @@ func (r *Report) Print(w io.Writer) {
 			100*rate(r.of(Surehand, c))/rate(r.of(Bare, c)))
 	}
 	r.printCPU(w)
+	r.printRedis(w)
 	fmt.Fprintf(w, "\nhistory of one handoff: %.1f events; %.2f writes to the commit, %.2f to the end\n",
 		r.History.Events, r.History.WritesToCommit, r.History.ToEnd)
 	for _, m := range r.Musts() {
@@ -97,6 +98,28 @@ func (r *Report) printCPU(w io.Writer) {
 				fmt.Fprintf(w, " %9.2f", used)
 			}
 			fmt.Fprintf(w, " %9.2f\n", sum)
+		}
+	}
+}
+
+// printRedis tells the store's commands of a handoff: those of Surehand's rounds
+// less those that the background made in the floor's.
+func (r *Report) printRedis(w io.Writer) {
+	for _, c := range r.Clients {
+		var sum [2]float64
+		var took [2]time.Duration
+		n := 0
+		for i, side := range []Side{Bare, Surehand} {
+			for _, x := range r.of(side, c) {
+				sum[i], took[i] = sum[i]+float64(x.Redis), took[i]+x.Took
+				if side == Surehand {
+					n += x.Requests
+				}
+			}
+		}
+		if sum[1] > 0 && n > 0 && took[0] > 0 {
+			idle := sum[0] / took[0].Seconds()
+			fmt.Fprintf(w, "Redis at c=%d: %.1f commands a handoff, beside %.0f a second of the fleet's own\n", c, (sum[1]-idle*took[1].Seconds())/float64(n), idle)
 		}
 	}
 }

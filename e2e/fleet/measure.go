@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // clockTick is the unit of /proc's CPU times on Linux.
@@ -94,6 +97,26 @@ func (f *Fleet) CPU() (map[string]time.Duration, error) {
 		out[p.Kind()] += used
 	}
 	return out, nil
+}
+
+// RedisCommands is how many commands the store has run since its start; false
+// when it does not count them, as the one in memory.
+func (f *Fleet) RedisCommands(ctx context.Context) (int, bool, error) {
+	text, err := f.store.Info(ctx, "stats").Result()
+	var said redis.Error
+	if errors.As(err, &said) { // the store in memory has no such section
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	_, rest, ok := strings.Cut(text, "total_commands_processed:")
+	if !ok {
+		return 0, false, nil
+	}
+	digits, _, _ := strings.Cut(rest, "\r\n")
+	n, err := strconv.Atoi(digits)
+	return n, err == nil, err
 }
 
 // HistoryWrites counts what Temporal has persisted for histories since its

@@ -16,7 +16,8 @@ type Config struct {
 	Clients []int          // closed loops
 	Trace   []traffic.Item // lengths and arrivals
 	TraceOf string         // where they are from
-	Streams int            // held open for the memory of one; 0: not measured
+	Loads   bool
+	Streams int // held open for the memory of one; 0: not measured
 	Faults  bool
 	Install bool   // routers that are not there yet
 	Args    string // further flags of ours
@@ -27,7 +28,7 @@ type Config struct {
 // Default takes some twelve minutes.
 func Default() Config {
 	return Config{Routers: []string{VLLMRouter, SGLangRouter, Dynamo}, Rounds: 5, Round: 2 * time.Second, Rates: []float64{10, 20, 40, 60},
-		Clients: []int{1, 4, 16, 64}, Streams: 1000, Faults: true, Install: true, Out: io.Discard}
+		Clients: []int{1, 4, 16, 64}, Loads: true, Streams: 1000, Faults: true, Install: true, Out: io.Discard}
 }
 
 // Quick takes under three minutes: each goal once, with less certainty.

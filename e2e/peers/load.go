@@ -28,6 +28,9 @@ type Round struct {
 
 // Loads of a configuration.
 func (c Config) loads() (out []Load) {
+	if !c.Loads {
+		return nil
+	}
 	for _, clients := range c.Clients {
 		out = append(out, Load{Name: zeroLoad(clients), Clients: clients, Prompt: []int{shortPrompt}, Tokens: []int{shortTokens}, Rounds: c.Rounds})
 	}

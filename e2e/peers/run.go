@@ -22,8 +22,10 @@ type Report struct {
 // Run measures, then breaks things.
 func Run(ctx context.Context, c Config) (r *Report, err error) {
 	r = &Report{Config: c, Idle: map[string]int64{}, Open: map[string]Open{}}
-	if err := r.loads(ctx); err != nil {
-		return r, err
+	if c.Loads || c.Streams > 0 {
+		if err := r.loads(ctx); err != nil {
+			return r, err
+		}
 	}
 	if c.Faults {
 		r.Faults, err = faults(ctx, c)

@@ -19,12 +19,14 @@ type Open struct {
 	HandoffsASecond float64 // at which they were begun
 }
 
-// Streams are held open by tokens this far apart.
+// Streams are held open by tokens that are far apart: far enough for the last
+// stream to begin before the first ends.
 const (
-	openStep   = 2 * time.Second
-	openTokens = 12
+	openStep   = 2 * time.Second // at least, and openEach for each stream
+	openEach   = 10 * time.Millisecond
+	openTokens = 3
 	openWave   = 64 // begun at once
-	openWithin = 4 * time.Minute
+	openWithin = 20 * time.Minute
 )
 
 // streams opens so many on each router, one router after the other, and looks
@@ -48,8 +50,7 @@ func (w *world) streams(ctx context.Context, c Config) (map[string]Open, error) 
 func (s *side) open(ctx context.Context, n int) (o Open, err error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	// Tokens come slowly enough for the last stream to begin before the first ends.
-	step := max(openStep, time.Duration(n)*time.Second/1000)
+	step := max(openStep, time.Duration(n)*openEach)
 	for _, e := range []*Engine{s.p, s.d} {
 		if err := e.setPace(ctx, pace{step: step}); err != nil {
 			return o, err

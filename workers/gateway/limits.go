@@ -14,7 +14,7 @@ const (
 	MaxKeyBytes       = 255
 	MaxRequestIDBytes = 128
 	MaxListed         = 1000
-	MaxStreams        = 4096 // followed at once by one gateway
+	MaxStreams        = 16384 // followed at once by one gateway
 )
 
 // What a request gets that does not say.

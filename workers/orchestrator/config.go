@@ -45,7 +45,7 @@ type Config struct {
 	Comeback     time.Duration // 30 s: how long a journalled handoff waits for a client that left
 	StartTimeout time.Duration // 1 s: L8
 	Refresh      time.Duration // 250 ms: of the fleet's view
-	InFlight     int           // 4096 handoffs at once (S17)
+	InFlight     int           // 16384 handoffs at once (S17)
 	Starts       int           // 16 starts under way at once; what is over waits before its head start
 	SerialBelow  uint32        // 256 tokens
 	MaxEpochs    handoff.Epoch // handoff.MaxEpochsBeforeFirstToken
@@ -96,7 +96,7 @@ func (c *Config) defaults() {
 		c.Starts = 16
 	}
 	if c.InFlight == 0 {
-		c.InFlight = 4096
+		c.InFlight = 16384
 	}
 	if c.SerialBelow == 0 {
 		c.SerialBelow = 256

@@ -88,6 +88,7 @@ func Open(c Config) (*Fleet, error) {
 	f.life, f.end = context.WithCancel(context.Background())
 	for _, s := range f.seats {
 		f.wg.Go(func() { s.watch(f.life) })
+		f.wg.Go(func() { s.hold(f.life) })
 	}
 	f.wg.Go(f.tick)
 	return f, nil

@@ -99,3 +99,11 @@ func TestADThatDoesNotTellItsRoomIsGivenMoreAsItBegins(t *testing.T) {
 		t.Errorf("configured limit is %d", s.limit())
 	}
 }
+
+// The fleet looks once a minute here: that a D is gone is told by its sockets.
+func TestADThatDiesIsOutBeforeTheNextLook(t *testing.T) {
+	r := newRig(t, []vllmtest.Options{{}}, []vllmtest.Options{{}}, func(c *Config) { c.Refresh = time.Minute })
+	d := r.byAddress[r.rigURL(r.d, 0)]
+	r.d[0].Kill()
+	r.eventually("D is out", func() bool { _, _, up := d.known(); return !up })
+}

@@ -51,6 +51,25 @@ func (s *seat) watch(ctx context.Context) {
 	}
 }
 
+// hold has the engine looked at the moment its process dies, so that no prefill
+// runs for a D that died since the last look.
+func (s *seat) hold(ctx context.Context) {
+	t := time.NewTicker(s.f.config.Refresh) // bounds how often one that closes at once is asked
+	defer t.Stop()
+	for {
+		s.server.Hold(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
 func (s *seat) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -32,6 +32,7 @@ func main() {
 	f.StringSliceVar(&c.Routers, "routers", c.Routers, "other routers")
 	f.IntSliceVar(&c.Clients, "clients", c.Clients, "closed loops against engines without latency")
 	f.Float64SliceVar(&c.Rates, "rates", c.Rates, "Poisson arrivals a second")
+	f.BoolVar(&c.Loads, "loads", c.Loads, "measure under loads")
 	f.IntVar(&c.Streams, "streams", c.Streams, "held open at once, for the memory of one; 0: not measured")
 	f.BoolVar(&c.Faults, "faults", c.Faults, "break things too")
 	f.BoolVar(&c.Install, "install", c.Install, "get routers that are not there, by pip, into the cache")
@@ -75,7 +76,7 @@ func run(ctx context.Context, cmd *cobra.Command, c peers.Config, plots string) 
 		return err
 	}
 	r.Print(cmd.OutOrStdout())
-	if plots != "" {
+	if plots != "" && c.Loads {
 		if err := os.MkdirAll(plots, 0o755); err != nil {
 			return err
 		}
