@@ -59,7 +59,7 @@ func (s *side) open(ctx context.Context, n int) (o Open, err error) {
 	if o.Before, err = s.router.RSS(); err != nil {
 		return o, err
 	}
-	o.Streams, o.Failures = n, map[string]int{}
+	o.Failures = map[string]int{}
 	var begun, over atomic.Int64
 	wave := make(chan struct{}, openWave)
 	answers := make(chan []traffic.Answer, 1)
@@ -86,7 +86,8 @@ func (s *side) open(ctx context.Context, n int) (o Open, err error) {
 	}
 	o.HandoffsASecond = float64(begun.Load()) / time.Since(began).Seconds()
 	o.During, err = s.router.RSS()
-	o.PerStream = (o.During - o.Before) / int64(max(1, n))
+	o.Streams = int(begun.Load())
+	o.PerStream = (o.During - o.Before) / int64(max(1, o.Streams))
 	for _, a := range <-answers {
 		if bad := wrong(a, openTokens); bad != nil {
 			o.Failures[clip(bad.Error())]++

@@ -126,7 +126,7 @@ func says(text string) http.HandlerFunc {
 
 func (e *Engine) metrics(w http.ResponseWriter, _ *http.Request) {
 	label := fmt.Sprintf("{engine=\"0\",model_name=%q}", Model)
-	fmt.Fprintf(w, "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running%s %d\n# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting%s 0\n# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc%s 0\n",
+	fmt.Fprintf(w, "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running%s %d\n# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting%s 0\n# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc%s 0\n# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"4000000\"} 1\n",
 		label, e.running.Load(), label, label)
 }
 
