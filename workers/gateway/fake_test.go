@@ -212,7 +212,7 @@ func serve(t *testing.T, f *front, change ...func(*Config)) *running {
 		t.Fatal(err)
 	}
 	transport := &http.Transport{}
-	r := &running{http: l.HTTP(), grpc: l.GRPC(), client: &http.Client{Transport: transport}, Running: g.Serve(l)}
+	r := &running{http: l.HTTP(), grpc: l.GRPC(), client: &http.Client{Transport: asDescribed{t, transport}}, Running: g.Serve(l)}
 	r.drain = sync.OnceValue(r.Drain)
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()

@@ -21,6 +21,7 @@ type Operate interface {
 	ReleaseFor(ctx context.Context, a orchestrator.Act) (released []string, err error)
 	Cordon(ctx context.Context, by, engine, reason string, off bool) error
 	EngineStates(ctx context.Context) ([]*operatev1.EngineState, error)
+	Admission() *operatev1.Admission
 	Owes(ctx context.Context, engine string) (*operatev1.OwesAnswer, error)
 	Leaks(ctx context.Context, all bool) (*operatev1.LeaksAnswer, error)
 	Audit(ctx context.Context, most int) ([]operations.Entry, error)
@@ -87,7 +88,7 @@ func (s *operatorServer) Release(ctx context.Context, r *operatev1.ActRequest) (
 
 func (s *operatorServer) Engines(ctx context.Context, _ *operatev1.EnginesRequest) (*operatev1.EnginesAnswer, error) {
 	engines, err := s.g.Operate.EngineStates(ctx)
-	return &operatev1.EnginesAnswer{Engines: engines}, err
+	return &operatev1.EnginesAnswer{Engines: engines, Admission: s.g.admission()}, err
 }
 
 func (s *operatorServer) Cordon(ctx context.Context, r *operatev1.CordonRequest) (*operatev1.CordonAnswer, error) {

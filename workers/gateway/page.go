@@ -15,7 +15,7 @@ import (
 // tenant.
 func (g *Gateway) page() ui.UI {
 	return ui.UI{
-		Source: pageSource{g.Front, g.Operate}, Temporal: g.Temporal,
+		Source: pageSource{g.Front, g}, Temporal: g.Temporal,
 		Tenant: func(r *http.Request) (string, error) {
 			return access.From(r.Context()).For(r.Header.Get(headerTenant), DefaultTenant)
 		},
@@ -31,12 +31,24 @@ func (g *Gateway) page() ui.UI {
 
 type pageSource struct {
 	orchestrator.Front
-	operate Operate
+	g *Gateway
 }
 
 func (s pageSource) EngineStates(ctx context.Context) ([]*operatev1.EngineState, error) {
-	if s.operate == nil {
+	if s.g.Operate == nil {
 		return nil, handoff.Errorf(handoff.CodeUnavailable, "this gateway does not operate a fleet")
 	}
-	return s.operate.EngineStates(ctx)
+	return s.g.Operate.EngineStates(ctx)
+}
+
+func (s pageSource) Admission() *operatev1.Admission { return s.g.admission() }
+
+// admission is what waits at this gateway, and the streams that it follows.
+func (g *Gateway) admission() *operatev1.Admission {
+	a := &operatev1.Admission{}
+	if g.Operate != nil {
+		a = g.Operate.Admission()
+	}
+	a.Streams, a.StreamsMost = uint32(max(0, g.streams.Load())), MaxStreams
+	return a
 }

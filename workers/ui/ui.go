@@ -1,4 +1,4 @@
-// Package ui is the gateway's own web page: the fleet, the newest handoffs, and
+// Package ui is the gateway's own web page: the fleet, its queues, the newest handoffs, and
 // one handoff's waterfall. The page is the same for everybody and holds nothing;
 // what it shows it asks for, with the caller's key, from the three paths under
 // /ui/api, which answer in the shapes of the gRPC APIs.
@@ -28,6 +28,7 @@ var Pages = []string{"/ui", "/ui/", "/ui/app.js", "/ui/style.css"}
 // Source is where the page's data comes from.
 type Source interface {
 	EngineStates(ctx context.Context) ([]*operatev1.EngineState, error)
+	Admission() *operatev1.Admission
 	List(ctx context.Context, tenant, status string, limit int) ([]*submitv1.Handoff, error)
 	Get(ctx context.Context, tenant, id string) (*submitv1.Handoff, error)
 }
@@ -89,7 +90,7 @@ func (u UI) fleet(w http.ResponseWriter, r *http.Request) {
 		u.Refuse(w, err)
 		return
 	}
-	u.answer(w, &operatev1.EnginesAnswer{Engines: engines})
+	u.answer(w, &operatev1.EnginesAnswer{Engines: engines, Admission: u.Source.Admission()})
 }
 
 func (u UI) handoffs(w http.ResponseWriter, r *http.Request) {

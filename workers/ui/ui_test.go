@@ -28,6 +28,10 @@ func (source) EngineStates(context.Context) ([]*operatev1.EngineState, error) {
 	return []*operatev1.EngineState{{Engine: "p1", Role: "prefill", Blocks: 64, BlocksFree: 16}}, nil
 }
 
+func (source) Admission() *operatev1.Admission {
+	return &operatev1.Admission{Waiting: 3, StartingMost: 16}
+}
+
 func (source) List(_ context.Context, tenant, status string, limit int) ([]*submitv1.Handoff, error) {
 	return []*submitv1.Handoff{{Handoff: "h1", Tenant: tenant, Status: status}}, nil
 }

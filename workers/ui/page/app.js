@@ -53,6 +53,30 @@ function card(e) {
     ...(e.why ? [make("p", "", e.why)] : []));
 }
 
+// queue is one line of what waits where, with a bar of what is used.
+function queue(name, used, most, text, waits) {
+  const bar = make("div", used ? "bar" : "bar none");
+  bar.style.width = (most ? Math.min(100, 100 * used / most) : 0) + "%";
+  const track = make("div", "track", null, bar, make("span", "time", text));
+  track.title = used + " of " + most;
+  return make("div", waits ? "lane waits" : "lane", null, make("span", "", name), track);
+}
+
+function queues(a) {
+  const out = [];
+  if (a.admission) {
+    const g = a.admission;
+    out.push(queue("admission", g.starting, g.starting_most, g.waiting + " waiting · " + g.starting + " of " + g.starting_most + " starting", g.waiting > 0));
+    out.push(queue("streams", g.streams, g.streams_most, g.streams + " open", false));
+  }
+  for (const e of a.engines) {
+    const used = e.blocks - e.blocks_free;
+    out.push(queue(e.engine + (e.cordoned ? " ⊘" : ""), used, e.blocks,
+      e.waiting + " waiting · " + e.running + " running" + (e.promises ? " · " + e.promises + " promised" : "") + " · " + e.blocks_free + " blocks free", e.waiting > 0));
+  }
+  return out.length ? out : [make("p", "empty", "nothing is registered")];
+}
+
 function row(h) {
   const b = make("button", "", null,
     make("span", "status " + h.status, h.status),
@@ -105,7 +129,10 @@ async function look() {
     }
   };
   await Promise.all([
-    part("fleet", (b) => $("fleet").replaceChildren(...(b.answer.engines.length ? b.answer.engines.map(card) : [make("p", "empty", "no engine is registered")]))),
+    part("fleet", (b) => {
+      $("fleet").replaceChildren(...(b.answer.engines.length ? b.answer.engines.map(card) : [make("p", "empty", "no engine is registered")]));
+      $("queue").replaceChildren(...queues(b.answer));
+    }),
     part("handoffs?status=" + encodeURIComponent($("status").value), (b) => $("list").replaceChildren(...(b.answer.handoffs.length ? b.answer.handoffs.map(row) : [make("li", "empty", "none")]))),
     chosen ? part("handoffs/" + encodeURIComponent(chosen), (b) => {
       $("one-name").textContent = chosen;

@@ -259,6 +259,7 @@ func (*EnginesRequest) Descriptor() ([]byte, []int) {
 type EnginesAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Engines       []*EngineState         `protobuf:"bytes,1,rep,name=engines,proto3" json:"engines,omitempty"`
+	Admission     *Admission             `protobuf:"bytes,2,opt,name=admission,proto3" json:"admission,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -300,6 +301,99 @@ func (x *EnginesAnswer) GetEngines() []*EngineState {
 	return nil
 }
 
+func (x *EnginesAnswer) GetAdmission() *Admission {
+	if x != nil {
+		return x.Admission
+	}
+	return nil
+}
+
+// Admission is what waits at the gateway that was asked, before any engine
+// computes for it.
+type Admission struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Waiting       uint32                 `protobuf:"varint,1,opt,name=waiting,proto3" json:"waiting,omitempty"`   // requests that wait until they may be made durable
+	Starting      uint32                 `protobuf:"varint,2,opt,name=starting,proto3" json:"starting,omitempty"` // those that are being made durable
+	StartingMost  uint32                 `protobuf:"varint,3,opt,name=starting_most,json=startingMost,proto3" json:"starting_most,omitempty"`
+	Streams       uint32                 `protobuf:"varint,4,opt,name=streams,proto3" json:"streams,omitempty"` // answers that are followed
+	StreamsMost   uint32                 `protobuf:"varint,5,opt,name=streams_most,json=streamsMost,proto3" json:"streams_most,omitempty"`
+	Gateway       string                 `protobuf:"bytes,6,opt,name=gateway,proto3" json:"gateway,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Admission) Reset() {
+	*x = Admission{}
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Admission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Admission) ProtoMessage() {}
+
+func (x *Admission) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Admission.ProtoReflect.Descriptor instead.
+func (*Admission) Descriptor() ([]byte, []int) {
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Admission) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Admission) GetStarting() uint32 {
+	if x != nil {
+		return x.Starting
+	}
+	return 0
+}
+
+func (x *Admission) GetStartingMost() uint32 {
+	if x != nil {
+		return x.StartingMost
+	}
+	return 0
+}
+
+func (x *Admission) GetStreams() uint32 {
+	if x != nil {
+		return x.Streams
+	}
+	return 0
+}
+
+func (x *Admission) GetStreamsMost() uint32 {
+	if x != nil {
+		return x.StreamsMost
+	}
+	return 0
+}
+
+func (x *Admission) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
+}
+
 type EngineState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
@@ -319,7 +413,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[5]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +425,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[5]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +438,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{5}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -435,7 +529,7 @@ type CordonRequest struct {
 
 func (x *CordonRequest) Reset() {
 	*x = CordonRequest{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[6]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +541,7 @@ func (x *CordonRequest) String() string {
 func (*CordonRequest) ProtoMessage() {}
 
 func (x *CordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[6]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +554,7 @@ func (x *CordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonRequest.ProtoReflect.Descriptor instead.
 func (*CordonRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{6}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CordonRequest) GetEngine() string {
@@ -493,7 +587,7 @@ type CordonAnswer struct {
 
 func (x *CordonAnswer) Reset() {
 	*x = CordonAnswer{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[7]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -505,7 +599,7 @@ func (x *CordonAnswer) String() string {
 func (*CordonAnswer) ProtoMessage() {}
 
 func (x *CordonAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[7]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -518,7 +612,7 @@ func (x *CordonAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonAnswer.ProtoReflect.Descriptor instead.
 func (*CordonAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{7}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CordonAnswer) GetEngine() *EngineState {
@@ -537,7 +631,7 @@ type OwesRequest struct {
 
 func (x *OwesRequest) Reset() {
 	*x = OwesRequest{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[8]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +643,7 @@ func (x *OwesRequest) String() string {
 func (*OwesRequest) ProtoMessage() {}
 
 func (x *OwesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[8]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +656,7 @@ func (x *OwesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwesRequest.ProtoReflect.Descriptor instead.
 func (*OwesRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{8}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OwesRequest) GetEngine() string {
@@ -583,7 +677,7 @@ type OwesAnswer struct {
 
 func (x *OwesAnswer) Reset() {
 	*x = OwesAnswer{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[9]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -595,7 +689,7 @@ func (x *OwesAnswer) String() string {
 func (*OwesAnswer) ProtoMessage() {}
 
 func (x *OwesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[9]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -608,7 +702,7 @@ func (x *OwesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwesAnswer.ProtoReflect.Descriptor instead.
 func (*OwesAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{9}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OwesAnswer) GetEngine() string {
@@ -649,7 +743,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[10]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +755,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[10]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +768,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{10}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Held) GetEngine() string {
@@ -742,7 +836,7 @@ type LeaksRequest struct {
 
 func (x *LeaksRequest) Reset() {
 	*x = LeaksRequest{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[11]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +848,7 @@ func (x *LeaksRequest) String() string {
 func (*LeaksRequest) ProtoMessage() {}
 
 func (x *LeaksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[11]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +861,7 @@ func (x *LeaksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaksRequest.ProtoReflect.Descriptor instead.
 func (*LeaksRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{11}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LeaksRequest) GetAll() bool {
@@ -787,7 +881,7 @@ type LeaksAnswer struct {
 
 func (x *LeaksAnswer) Reset() {
 	*x = LeaksAnswer{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[12]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +893,7 @@ func (x *LeaksAnswer) String() string {
 func (*LeaksAnswer) ProtoMessage() {}
 
 func (x *LeaksAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[12]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +906,7 @@ func (x *LeaksAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaksAnswer.ProtoReflect.Descriptor instead.
 func (*LeaksAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{12}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeaksAnswer) GetHeld() []*Held {
@@ -837,7 +931,7 @@ type VersionsRequest struct {
 
 func (x *VersionsRequest) Reset() {
 	*x = VersionsRequest{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[13]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +943,7 @@ func (x *VersionsRequest) String() string {
 func (*VersionsRequest) ProtoMessage() {}
 
 func (x *VersionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[13]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +956,7 @@ func (x *VersionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionsRequest.ProtoReflect.Descriptor instead.
 func (*VersionsRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{13}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{14}
 }
 
 type VersionsAnswer struct {
@@ -875,7 +969,7 @@ type VersionsAnswer struct {
 
 func (x *VersionsAnswer) Reset() {
 	*x = VersionsAnswer{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[14]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +981,7 @@ func (x *VersionsAnswer) String() string {
 func (*VersionsAnswer) ProtoMessage() {}
 
 func (x *VersionsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[14]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +994,7 @@ func (x *VersionsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionsAnswer.ProtoReflect.Descriptor instead.
 func (*VersionsAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{14}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *VersionsAnswer) GetDeployment() string {
@@ -929,7 +1023,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[15]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1035,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[15]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1048,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{15}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Version) GetBuild() string {
@@ -995,7 +1089,7 @@ type DeployRequest struct {
 
 func (x *DeployRequest) Reset() {
 	*x = DeployRequest{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[16]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1101,7 @@ func (x *DeployRequest) String() string {
 func (*DeployRequest) ProtoMessage() {}
 
 func (x *DeployRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[16]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1114,7 @@ func (x *DeployRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeployRequest.ProtoReflect.Descriptor instead.
 func (*DeployRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{16}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DeployRequest) GetBuild() string {
@@ -1046,7 +1140,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[17]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1152,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[17]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1165,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{17}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AuditRequest) GetLimit() uint32 {
@@ -1090,7 +1184,7 @@ type AuditAnswer struct {
 
 func (x *AuditAnswer) Reset() {
 	*x = AuditAnswer{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[18]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1196,7 @@ func (x *AuditAnswer) String() string {
 func (*AuditAnswer) ProtoMessage() {}
 
 func (x *AuditAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[18]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1209,7 @@ func (x *AuditAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditAnswer.ProtoReflect.Descriptor instead.
 func (*AuditAnswer) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{18}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AuditAnswer) GetEntries() []*AuditEntry {
@@ -1138,7 +1232,7 @@ type AuditEntry struct {
 
 func (x *AuditEntry) Reset() {
 	*x = AuditEntry{}
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[19]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1244,7 @@ func (x *AuditEntry) String() string {
 func (*AuditEntry) ProtoMessage() {}
 
 func (x *AuditEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_operate_v1_operate_proto_msgTypes[19]
+	mi := &file_surehand_operate_v1_operate_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1257,7 @@ func (x *AuditEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
 func (*AuditEntry) Descriptor() ([]byte, []int) {
-	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{19}
+	return file_surehand_operate_v1_operate_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AuditEntry) GetAtUnixMs() int64 {
@@ -1221,9 +1315,17 @@ const file_surehand_operate_v1_operate_proto_rawDesc = "" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x1a\n" +
 	"\breleased\x18\x03 \x03(\tR\breleased\"\x10\n" +
-	"\x0eEnginesRequest\"K\n" +
+	"\x0eEnginesRequest\"\x89\x01\n" +
 	"\rEnginesAnswer\x12:\n" +
-	"\aengines\x18\x01 \x03(\v2 .surehand.operate.v1.EngineStateR\aengines\"\x9a\x02\n" +
+	"\aengines\x18\x01 \x03(\v2 .surehand.operate.v1.EngineStateR\aengines\x12<\n" +
+	"\tadmission\x18\x02 \x01(\v2\x1e.surehand.operate.v1.AdmissionR\tadmission\"\xbd\x01\n" +
+	"\tAdmission\x12\x18\n" +
+	"\awaiting\x18\x01 \x01(\rR\awaiting\x12\x1a\n" +
+	"\bstarting\x18\x02 \x01(\rR\bstarting\x12#\n" +
+	"\rstarting_most\x18\x03 \x01(\rR\fstartingMost\x12\x18\n" +
+	"\astreams\x18\x04 \x01(\rR\astreams\x12!\n" +
+	"\fstreams_most\x18\x05 \x01(\rR\vstreamsMost\x12\x18\n" +
+	"\agateway\x18\x06 \x01(\tR\agateway\"\x9a\x02\n" +
 	"\vEngineState\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x14\n" +
@@ -1318,65 +1420,67 @@ func file_surehand_operate_v1_operate_proto_rawDescGZIP() []byte {
 	return file_surehand_operate_v1_operate_proto_rawDescData
 }
 
-var file_surehand_operate_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_surehand_operate_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_surehand_operate_v1_operate_proto_goTypes = []any{
 	(*ActRequest)(nil),      // 0: surehand.operate.v1.ActRequest
 	(*SteerRequest)(nil),    // 1: surehand.operate.v1.SteerRequest
 	(*ActAnswer)(nil),       // 2: surehand.operate.v1.ActAnswer
 	(*EnginesRequest)(nil),  // 3: surehand.operate.v1.EnginesRequest
 	(*EnginesAnswer)(nil),   // 4: surehand.operate.v1.EnginesAnswer
-	(*EngineState)(nil),     // 5: surehand.operate.v1.EngineState
-	(*CordonRequest)(nil),   // 6: surehand.operate.v1.CordonRequest
-	(*CordonAnswer)(nil),    // 7: surehand.operate.v1.CordonAnswer
-	(*OwesRequest)(nil),     // 8: surehand.operate.v1.OwesRequest
-	(*OwesAnswer)(nil),      // 9: surehand.operate.v1.OwesAnswer
-	(*Held)(nil),            // 10: surehand.operate.v1.Held
-	(*LeaksRequest)(nil),    // 11: surehand.operate.v1.LeaksRequest
-	(*LeaksAnswer)(nil),     // 12: surehand.operate.v1.LeaksAnswer
-	(*VersionsRequest)(nil), // 13: surehand.operate.v1.VersionsRequest
-	(*VersionsAnswer)(nil),  // 14: surehand.operate.v1.VersionsAnswer
-	(*Version)(nil),         // 15: surehand.operate.v1.Version
-	(*DeployRequest)(nil),   // 16: surehand.operate.v1.DeployRequest
-	(*AuditRequest)(nil),    // 17: surehand.operate.v1.AuditRequest
-	(*AuditAnswer)(nil),     // 18: surehand.operate.v1.AuditAnswer
-	(*AuditEntry)(nil),      // 19: surehand.operate.v1.AuditEntry
+	(*Admission)(nil),       // 5: surehand.operate.v1.Admission
+	(*EngineState)(nil),     // 6: surehand.operate.v1.EngineState
+	(*CordonRequest)(nil),   // 7: surehand.operate.v1.CordonRequest
+	(*CordonAnswer)(nil),    // 8: surehand.operate.v1.CordonAnswer
+	(*OwesRequest)(nil),     // 9: surehand.operate.v1.OwesRequest
+	(*OwesAnswer)(nil),      // 10: surehand.operate.v1.OwesAnswer
+	(*Held)(nil),            // 11: surehand.operate.v1.Held
+	(*LeaksRequest)(nil),    // 12: surehand.operate.v1.LeaksRequest
+	(*LeaksAnswer)(nil),     // 13: surehand.operate.v1.LeaksAnswer
+	(*VersionsRequest)(nil), // 14: surehand.operate.v1.VersionsRequest
+	(*VersionsAnswer)(nil),  // 15: surehand.operate.v1.VersionsAnswer
+	(*Version)(nil),         // 16: surehand.operate.v1.Version
+	(*DeployRequest)(nil),   // 17: surehand.operate.v1.DeployRequest
+	(*AuditRequest)(nil),    // 18: surehand.operate.v1.AuditRequest
+	(*AuditAnswer)(nil),     // 19: surehand.operate.v1.AuditAnswer
+	(*AuditEntry)(nil),      // 20: surehand.operate.v1.AuditEntry
 }
 var file_surehand_operate_v1_operate_proto_depIdxs = []int32{
-	5,  // 0: surehand.operate.v1.EnginesAnswer.engines:type_name -> surehand.operate.v1.EngineState
-	5,  // 1: surehand.operate.v1.CordonAnswer.engine:type_name -> surehand.operate.v1.EngineState
-	10, // 2: surehand.operate.v1.OwesAnswer.held:type_name -> surehand.operate.v1.Held
-	10, // 3: surehand.operate.v1.LeaksAnswer.held:type_name -> surehand.operate.v1.Held
-	15, // 4: surehand.operate.v1.VersionsAnswer.versions:type_name -> surehand.operate.v1.Version
-	19, // 5: surehand.operate.v1.AuditAnswer.entries:type_name -> surehand.operate.v1.AuditEntry
-	0,  // 6: surehand.operate.v1.Operator.Cancel:input_type -> surehand.operate.v1.ActRequest
-	1,  // 7: surehand.operate.v1.Operator.Replace:input_type -> surehand.operate.v1.SteerRequest
-	1,  // 8: surehand.operate.v1.Operator.Pin:input_type -> surehand.operate.v1.SteerRequest
-	0,  // 9: surehand.operate.v1.Operator.Release:input_type -> surehand.operate.v1.ActRequest
-	3,  // 10: surehand.operate.v1.Operator.Engines:input_type -> surehand.operate.v1.EnginesRequest
-	6,  // 11: surehand.operate.v1.Operator.Cordon:input_type -> surehand.operate.v1.CordonRequest
-	6,  // 12: surehand.operate.v1.Operator.Drain:input_type -> surehand.operate.v1.CordonRequest
-	8,  // 13: surehand.operate.v1.Operator.Owes:input_type -> surehand.operate.v1.OwesRequest
-	11, // 14: surehand.operate.v1.Operator.Leaks:input_type -> surehand.operate.v1.LeaksRequest
-	13, // 15: surehand.operate.v1.Operator.Versions:input_type -> surehand.operate.v1.VersionsRequest
-	16, // 16: surehand.operate.v1.Operator.Deploy:input_type -> surehand.operate.v1.DeployRequest
-	17, // 17: surehand.operate.v1.Operator.Audit:input_type -> surehand.operate.v1.AuditRequest
-	2,  // 18: surehand.operate.v1.Operator.Cancel:output_type -> surehand.operate.v1.ActAnswer
-	2,  // 19: surehand.operate.v1.Operator.Replace:output_type -> surehand.operate.v1.ActAnswer
-	2,  // 20: surehand.operate.v1.Operator.Pin:output_type -> surehand.operate.v1.ActAnswer
-	2,  // 21: surehand.operate.v1.Operator.Release:output_type -> surehand.operate.v1.ActAnswer
-	4,  // 22: surehand.operate.v1.Operator.Engines:output_type -> surehand.operate.v1.EnginesAnswer
-	7,  // 23: surehand.operate.v1.Operator.Cordon:output_type -> surehand.operate.v1.CordonAnswer
-	9,  // 24: surehand.operate.v1.Operator.Drain:output_type -> surehand.operate.v1.OwesAnswer
-	9,  // 25: surehand.operate.v1.Operator.Owes:output_type -> surehand.operate.v1.OwesAnswer
-	12, // 26: surehand.operate.v1.Operator.Leaks:output_type -> surehand.operate.v1.LeaksAnswer
-	14, // 27: surehand.operate.v1.Operator.Versions:output_type -> surehand.operate.v1.VersionsAnswer
-	14, // 28: surehand.operate.v1.Operator.Deploy:output_type -> surehand.operate.v1.VersionsAnswer
-	18, // 29: surehand.operate.v1.Operator.Audit:output_type -> surehand.operate.v1.AuditAnswer
-	18, // [18:30] is the sub-list for method output_type
-	6,  // [6:18] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	6,  // 0: surehand.operate.v1.EnginesAnswer.engines:type_name -> surehand.operate.v1.EngineState
+	5,  // 1: surehand.operate.v1.EnginesAnswer.admission:type_name -> surehand.operate.v1.Admission
+	6,  // 2: surehand.operate.v1.CordonAnswer.engine:type_name -> surehand.operate.v1.EngineState
+	11, // 3: surehand.operate.v1.OwesAnswer.held:type_name -> surehand.operate.v1.Held
+	11, // 4: surehand.operate.v1.LeaksAnswer.held:type_name -> surehand.operate.v1.Held
+	16, // 5: surehand.operate.v1.VersionsAnswer.versions:type_name -> surehand.operate.v1.Version
+	20, // 6: surehand.operate.v1.AuditAnswer.entries:type_name -> surehand.operate.v1.AuditEntry
+	0,  // 7: surehand.operate.v1.Operator.Cancel:input_type -> surehand.operate.v1.ActRequest
+	1,  // 8: surehand.operate.v1.Operator.Replace:input_type -> surehand.operate.v1.SteerRequest
+	1,  // 9: surehand.operate.v1.Operator.Pin:input_type -> surehand.operate.v1.SteerRequest
+	0,  // 10: surehand.operate.v1.Operator.Release:input_type -> surehand.operate.v1.ActRequest
+	3,  // 11: surehand.operate.v1.Operator.Engines:input_type -> surehand.operate.v1.EnginesRequest
+	7,  // 12: surehand.operate.v1.Operator.Cordon:input_type -> surehand.operate.v1.CordonRequest
+	7,  // 13: surehand.operate.v1.Operator.Drain:input_type -> surehand.operate.v1.CordonRequest
+	9,  // 14: surehand.operate.v1.Operator.Owes:input_type -> surehand.operate.v1.OwesRequest
+	12, // 15: surehand.operate.v1.Operator.Leaks:input_type -> surehand.operate.v1.LeaksRequest
+	14, // 16: surehand.operate.v1.Operator.Versions:input_type -> surehand.operate.v1.VersionsRequest
+	17, // 17: surehand.operate.v1.Operator.Deploy:input_type -> surehand.operate.v1.DeployRequest
+	18, // 18: surehand.operate.v1.Operator.Audit:input_type -> surehand.operate.v1.AuditRequest
+	2,  // 19: surehand.operate.v1.Operator.Cancel:output_type -> surehand.operate.v1.ActAnswer
+	2,  // 20: surehand.operate.v1.Operator.Replace:output_type -> surehand.operate.v1.ActAnswer
+	2,  // 21: surehand.operate.v1.Operator.Pin:output_type -> surehand.operate.v1.ActAnswer
+	2,  // 22: surehand.operate.v1.Operator.Release:output_type -> surehand.operate.v1.ActAnswer
+	4,  // 23: surehand.operate.v1.Operator.Engines:output_type -> surehand.operate.v1.EnginesAnswer
+	8,  // 24: surehand.operate.v1.Operator.Cordon:output_type -> surehand.operate.v1.CordonAnswer
+	10, // 25: surehand.operate.v1.Operator.Drain:output_type -> surehand.operate.v1.OwesAnswer
+	10, // 26: surehand.operate.v1.Operator.Owes:output_type -> surehand.operate.v1.OwesAnswer
+	13, // 27: surehand.operate.v1.Operator.Leaks:output_type -> surehand.operate.v1.LeaksAnswer
+	15, // 28: surehand.operate.v1.Operator.Versions:output_type -> surehand.operate.v1.VersionsAnswer
+	15, // 29: surehand.operate.v1.Operator.Deploy:output_type -> surehand.operate.v1.VersionsAnswer
+	19, // 30: surehand.operate.v1.Operator.Audit:output_type -> surehand.operate.v1.AuditAnswer
+	19, // [19:31] is the sub-list for method output_type
+	7,  // [7:19] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_surehand_operate_v1_operate_proto_init() }
@@ -1390,7 +1494,7 @@ func file_surehand_operate_v1_operate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_surehand_operate_v1_operate_proto_rawDesc), len(file_surehand_operate_v1_operate_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

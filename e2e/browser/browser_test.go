@@ -1,0 +1,167 @@
+package browser
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"go.uber.org/goleak"
+
+	"github.com/surehand/surehand/e2e/fleet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 60 * time.Second
+
+// site is a `surehand dev` with operators and tenants.
+type site struct {
+	HTTP, GRPC, UI string
+}
+
+const (
+	operatorKey = "operator-key-of-this-test"
+	tenantKey   = "tenant-key-of-this-test"
+	secretEpoch = `"committed"` // of every outcome; in clear only for who may
+)
+
+// open runs everything on this machine, payloads sealed.
+func open(t *testing.T) (s site) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("real processes are not for -short")
+	}
+	p, err := fleet.Build(t.Context(), false)
+	if errors.Is(err, fleet.ErrNoTemporal) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	keys := file("keys", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n")
+	who := file("access.yaml", "anonymous: dev\ntenants:\n  dev: {}\n  acme: {keys: [\""+digest(tenantKey)+"\"]}\noperators:\n  alice: {keys: [\""+digest(operatorKey)+"\"]}\n")
+	config := file("config.yaml", "serve:\n  access: "+who+"\n")
+	c := exec.Command(p.Surehand, "dev", "--json", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--ui", "127.0.0.1:0",
+		"--temporal-listen", "127.0.0.1:0", "--compute", "synthetic", "--prefill-tok-s", "2000", "--step-ms", "20", "--blocks", "256", "--payload-keys", keys, "--config", config)
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Dir = root
+	logs := &strings.Builder{}
+	c.Stderr = logs
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	t.Cleanup(func() {
+		if err := c.Process.Signal(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.Copy(io.Discard, lines) // to its end
+		if err := c.Wait(); err != nil {
+			t.Errorf("dev: %s\n%s", err, logs)
+		}
+	})
+	line, err := lines.ReadBytes('\n')
+	if err != nil {
+		t.Fatalf("dev is not ready: %s\n%s", err, logs)
+	}
+	if err := json.Unmarshal(line, &s); err != nil {
+		t.Fatalf("%s: %s", line, err)
+	}
+	s.HTTP, s.UI = strings.TrimSuffix(s.HTTP, "/v1"), strings.TrimSuffix(s.UI, "/")
+	return s
+}
+
+// chromium is a browser of its own, without a past.
+func chromium(t *testing.T) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("needs chromium on PATH (Debian's package)")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()))
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // it refuses to be root's otherwise
+	}
+	all, end := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...) // it ends in the cleanup
+	ctx, leave := chromedp.NewContext(all)
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Error(err)
+		}
+		leave()
+		end()
+	})
+	return ctx
+}
+
+// Sizes of screens.
+var (
+	phone   = [2]int64{390, 844}
+	desktop = [2]int64{1280, 900}
+)
+
+func size(s [2]int64) chromedp.Action[chromedp.Void] { return chromedp.EmulateViewport(s[0], s[1]) }
+
+// text waits until the page says every word, and gives what it says.
+func text(t *testing.T, ctx context.Context, words ...string) string {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+		said, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing := ""
+		for _, w := range words {
+			if !strings.Contains(said, w) {
+				missing = w
+			}
+		}
+		if missing == "" {
+			return said
+		}
+		if time.Now().After(end) {
+			shot(t, ctx, "missing")
+			t.Fatalf("the page never says %q, but:\n%s", missing, said)
+		}
+	}
+}
+
+// shot keeps what is on the screen, where somebody wants to look at it.
+func shot(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	folder := os.Getenv("SUREHAND_SCREENSHOTS")
+	if folder == "" {
+		return
+	}
+	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
