@@ -108,7 +108,7 @@ var enterPage []byte
 func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self' "+s.Origin+"; frame-ancestors 'none'") // the form's answer leads there
 	h.Set("Cache-Control", "no-store")
 	_, _ = w.Write(enterPage) // a client that left is told nothing
 }
