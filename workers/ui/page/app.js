@@ -55,9 +55,9 @@ function card(e) {
 
 // queue is one line of what waits where, with a bar of what is used.
 function queue(name, used, most, text, waits) {
-  const bar = make("div", used ? "bar" : "bar none");
-  bar.style.width = (most ? Math.min(100, 100 * used / most) : 0) + "%";
-  const track = make("div", "track", null, bar, make("span", "time", text));
+  const meter = make("div", "meter", null, make("div"));
+  meter.firstChild.style.width = (most ? Math.min(100, 100 * used / most) : 0) + "%";
+  const track = make("div", "load", null, meter, make("span", "", text));
   track.title = used + " of " + most;
   return make("div", waits ? "lane waits" : "lane", null, make("span", "", name), track);
 }
