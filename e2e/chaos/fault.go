@@ -60,3 +60,15 @@ func find(name string) (Fault, error) {
 	}
 	return Fault{}, fmt.Errorf("no fault is called %q", name)
 }
+
+// Inject does one fault to one process, outside a cell; the caller heals it.
+func Inject(ctx context.Context, s *Stage, name, victim string) (Heal, error) {
+	f, err := find(name)
+	if err == nil {
+		err = f.Available(s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.Inject(ctx, s, victim)
+}

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
+	"github.com/surehand/surehand/contracts/handoff"
 )
 
 // askWithin bounds one question to one process.
@@ -155,4 +156,13 @@ func nothing(ctx context.Context, within time.Duration, look func(context.Contex
 		case <-time.After(5 * pollEvery):
 		}
 	}
+}
+
+// Accounts are the ledger's, of each engine.
+func (f *Fleet) Accounts(ctx context.Context) (out []handoff.LedgerFact, err error) {
+	engines, err := f.ledger.Engines(ctx)
+	for _, e := range engines {
+		out = append(out, handoff.LedgerFact{Total: e.Blocks, Used: e.Used, Free: e.Blocks - min(e.Used, e.Blocks)})
+	}
+	return out, err
 }
