@@ -24,6 +24,7 @@ type Campaign struct {
 	Began   time.Time
 	Took    time.Duration
 	Results []Result
+	seen    Tally
 }
 
 // choose gives the cells to run: those of every fault in turn, in an order that
@@ -71,7 +72,7 @@ func (c *Campaign) Run(ctx context.Context, p fleet.Programs) (err error) {
 	if err != nil {
 		return err
 	}
-	c.Began = time.Now()
+	c.Began, c.seen = time.Now(), Tally{}
 	defer func() { c.Took = time.Since(c.Began) }()
 	var s *Stage
 	defer func() {
@@ -96,7 +97,9 @@ func (c *Campaign) Run(ctx context.Context, p fleet.Programs) (err error) {
 			}
 			s.Wall = wall
 		}
+		m := s.Mark()
 		r := s.Run(ctx, cell)
+		c.seen.add(s.Since(m))
 		c.Results = append(c.Results, r)
 		fmt.Fprintf(c.Out, "%3d of %d  %s\n", i+1, len(cells), r.line())
 		if len(r.Broken) > 0 {

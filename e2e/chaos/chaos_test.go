@@ -164,3 +164,18 @@ func TestAReportShowsEveryKindOfCell(t *testing.T) {
 		t.Error(hold, broken, skipped)
 	}
 }
+
+// A rare state is counted, and one that never came is told as well.
+func TestRareStatesAreCountedAndTheMissingOnesTold(t *testing.T) {
+	rare := Sometimes([]fleet.Event{{Machine: "target", Name: "adopt", From: "unknown", To: "committed"}})
+	seen := 0
+	for _, r := range rare {
+		seen += r.Seen
+		if never := strings.Contains(r.String(), "never"); never != (r.Seen == 0) {
+			t.Error(r)
+		}
+	}
+	if seen != 1 || len(rare) != len(sometimes) {
+		t.Errorf("%v", rare)
+	}
+}

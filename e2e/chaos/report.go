@@ -117,6 +117,10 @@ func (c *Campaign) WriteText(w io.Writer) error {
 	}
 	hold, broken, skipped := c.Counts()
 	fmt.Fprintf(&out, "\n\n%d cells hold, %d do not, %d skipped, in %s; seed %d\n", hold, broken, skipped, c.Took.Round(time.Second), c.Seed)
+	out.WriteString("sometimes:\n")
+	for _, r := range c.Sometimes() {
+		fmt.Fprintln(&out, r)
+	}
 	for _, r := range c.Results {
 		for _, b := range r.Broken {
 			fmt.Fprintf(&out, "%s: %s\n", r.Cell, b)

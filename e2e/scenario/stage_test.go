@@ -43,6 +43,10 @@ func TestMain(m *testing.M) {
 	before := goleak.IgnoreCurrent()
 	code := m.Run()
 	if sharedStage != nil {
+		fmt.Println("sometimes, on the shared fleet:")
+		for _, r := range chaos.Sometimes(sharedStage.Since(0)) {
+			fmt.Println(r)
+		}
 		if err := sharedStage.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, "the fleet did not stop in order:", err)
 			code = max(code, 1)
