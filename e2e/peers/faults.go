@@ -35,6 +35,7 @@ const (
 	outageCount = 75
 	atOnce      = 8
 	faultWithin = 60 * time.Second
+	againWithin = 15 * time.Second
 	refusedIn   = 8 * time.Second // a request that nobody can serve is given up by its client
 )
 
@@ -328,8 +329,13 @@ func (g *rig) gateway(ctx context.Context) (int, string, error) {
 	}
 	g.s.client = traffic.NewClient(g.s.address)
 	a := g.ask(ctx, q, faultWithin)
-	for until := time.Now().Add(faultWithin); wrong(a, 4) != nil && time.Now().Before(until); {
-		a = g.ask(ctx, q, faultWithin) // as clients do: the refusal says that it may be
+	for until := time.Now().Add(againWithin); wrong(a, 4) != nil && time.Now().Before(until); {
+		select { // as clients do
+		case <-ctx.Done():
+			return 0, "", ctx.Err()
+		case <-time.After(outageEvery):
+		}
+		a = g.ask(ctx, q, faultWithin)
 	}
 	if bad := wrong(a, 4); bad != nil {
 		return 1, "not answered: " + clip(bad.Error()), nil

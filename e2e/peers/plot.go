@@ -15,6 +15,7 @@ import (
 const (
 	plotWidth  = 16 * vg.Centimeter
 	plotHeight = 10 * vg.Centimeter
+	legendRoom = 0.35 // of the curves' height, above them
 )
 
 // Plots writes the report's pictures into a directory.
@@ -30,6 +31,8 @@ func (r *Report) Plots(dir string) (paths []string, err error) {
 		if err != nil {
 			return paths, fmt.Errorf("%s: %w", p.file, err)
 		}
+		picture.Y.Min = min(0, picture.Y.Min)
+		picture.Y.Max += legendRoom * (picture.Y.Max - picture.Y.Min)
 		path := filepath.Join(dir, p.file)
 		if err := picture.Save(plotWidth, plotHeight, path); err != nil {
 			return paths, fmt.Errorf("%s: %w", p.file, err)
@@ -128,11 +131,13 @@ func (r *Report) plotStreams() (*plot.Plot, error) {
 const barWidth = 0.6 * vg.Centimeter
 
 func (r *Report) bars(p *plot.Plot, names []string, value func(side string, i int) float64) error {
-	at := 0
+	var routers []string
 	for _, s := range r.Sides {
-		if !isRouter(s) {
-			continue
+		if isRouter(s) {
+			routers = append(routers, s)
 		}
+	}
+	for at, s := range routers {
 		var values plotter.Values
 		for i := range names {
 			values = append(values, value(s, i))
@@ -141,13 +146,12 @@ func (r *Report) bars(p *plot.Plot, names []string, value func(side string, i in
 		if err != nil {
 			return err
 		}
-		b.Color, b.Offset, b.LineStyle.Width = plotutil.Color(r.index(s)), vg.Length(at)*barWidth, 0
-		at++
+		b.Color, b.Offset, b.LineStyle.Width = plotutil.Color(r.index(s)), (vg.Length(at)-vg.Length(len(routers)-1)/2)*barWidth, 0
 		p.Add(b)
 		p.Legend.Add(s, b)
 	}
 	p.Legend.Left = false
 	p.NominalX(names...)
-	p.Y.Min = 0
+	p.X.Min, p.X.Max = -0.5, float64(len(names))-0.5
 	return nil
 }
