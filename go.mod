@@ -31,7 +31,6 @@ require github.com/grafana/grafana-foundation-sdk/go v0.0.22
 
 require github.com/anishathalye/porcupine v1.3.1
 
-require gonum.org/v1/gonum v0.17.0 // indirect
 
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
@@ -63,6 +62,7 @@ require (
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	golang.org/x/image v0.30.0 // indirect
+	gonum.org/v1/gonum v0.17.0
 	gonum.org/v1/plot v0.17.0
 	go.yaml.in/yaml/v4 v4.0.0 // indirect
 )

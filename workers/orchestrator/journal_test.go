@@ -225,10 +225,12 @@ func TestAStreamGoesOnWithoutItsJournal(t *testing.T) {
 func TestAReaderThatWasPassedOverShowsNothingMore(t *testing.T) {
 	f, _ := journalled(t, "a")
 	_, release := f.w.Hold(world.TokenAt(2))
+	_, end := f.w.Hold(world.TokenAt(3)) // before it the reader hears that it is one no more
 	fo := f.submit("a", kept("k"))
 	text, _ := some(t, fo, 2)
 	o := f.gate("a")
-	run := o.hub.find("t", fo.Handoff()).input().Plan.Attempt.Handoff
+	attempt := o.hub.find("t", fo.Handoff()).input().Plan.Attempt
+	run := attempt.Handoff
 	if _, err := o.cfg.Journal.Open(t.Context(), journal.Name{Tenant: "t", ID: fo.Handoff()}, journal.Writer{Run: run, Number: 2}, journal.About{}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -238,6 +240,12 @@ func TestAReaderThatWasPassedOverShowsNothingMore(t *testing.T) {
 		t.Fatalf("after %q: %+v %v", text, e, err)
 	}
 	fo.Close()
+	end()
+	// Its end is the new reader's to tell, and there is none here: without it the
+	// handoff would run until its own time is over.
+	if err := f.temporal.SignalWorkflow(t.Context(), "t/"+fo.Handoff(), "", steps.SignalEnded, steps.Ended{Attempt: attempt, Code: handoff.CodeStreamBroken.String()}); err != nil {
+		t.Error(err)
+	}
 	f.clean()
 }
 
