@@ -19,6 +19,7 @@ type Config struct {
 	Loads   bool
 	Streams int // held open for the memory of one; 0: not measured
 	Faults  bool
+	Outage  int    // requests after one of two engines died
 	Install bool   // routers that are not there yet
 	Args    string // further flags of ours
 	Profile string // a directory for CPU profiles of ours under the realistic load; empty: none
@@ -28,12 +29,13 @@ type Config struct {
 // Default takes some twelve minutes.
 func Default() Config {
 	return Config{Routers: []string{VLLMRouter, SGLangRouter, Dynamo}, Rounds: 5, Round: 2 * time.Second, Rates: []float64{10, 20, 40, 60},
-		Clients: []int{1, 4, 16, 64}, Loads: true, Streams: 1000, Faults: true, Install: true, Out: io.Discard}
+		Clients: []int{1, 4, 16, 64}, Loads: true, Streams: 1000, Faults: true, Outage: 75, Install: true, Out: io.Discard}
 }
 
-// Quick takes under three minutes: each goal once, with less certainty.
+// Quick takes about three minutes: each goal once, beside one router, with less certainty.
 func (c Config) Quick() Config {
-	c.Rounds, c.Round, c.Rates, c.Clients, c.Streams = 3, 1500*time.Millisecond, []float64{40}, []int{16, 64}, 500
+	c.Routers, c.Rounds, c.Round, c.Rates, c.Clients = []string{VLLMRouter}, 2, 1500*time.Millisecond, []float64{40}, nil
+	c.Trace, c.Streams, c.Outage = nil, 0, 25
 	return c
 }
 

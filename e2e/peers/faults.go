@@ -21,8 +21,8 @@ type Fault struct {
 
 // Names of the faults that goals speak of.
 const (
-	faultP        = "one of two idle P killed, then 5 requests a second: failed of 75"
-	faultD        = "one of two idle D killed, then 5 requests a second: failed of 75"
+	faultP        = "one of two idle P killed, then 5 requests a second: failed"
+	faultD        = "one of two idle D killed, then 5 requests a second: failed"
 	faultKey      = "the same key twice at once and once after: prefills"
 	faultFull     = "D takes one at a time and answers 503 past it, 8 at once: prefills for nothing"
 	faultRevision = "D of another revision: prefills for nothing"
@@ -32,7 +32,6 @@ const (
 
 const (
 	outageEvery = 200 * time.Millisecond
-	outageCount = 75
 	atOnce      = 8
 	faultWithin = 60 * time.Second
 	againWithin = 15 * time.Second
@@ -43,6 +42,7 @@ const (
 type rig struct {
 	w       *world
 	s       *side
+	outages int // requests after an engine died
 	p, d    []*Engine
 	restart func(context.Context) error
 }
@@ -99,7 +99,7 @@ func faults(ctx context.Context, c Config) (out []Fault, err error) {
 }
 
 func (w *world) rig(ctx context.Context, c Config, name string, sc scene) (*rig, error) {
-	g := &rig{w: w, s: &side{name: name, kind: kindOf(name)}}
+	g := &rig{w: w, outages: c.Outage, s: &side{name: name, kind: kindOf(name)}}
 	for i := range sc.p {
 		e, err := w.add(ctx, g.s.kind, "p", i+1, sc.pArgs...)
 		if err != nil {
@@ -192,7 +192,7 @@ func (g *rig) outage(ctx context.Context, dies *Engine) (int, string, error) {
 	}
 	failed, last := 0, time.Duration(0)
 	began := time.Now()
-	at := make([]time.Duration, outageCount)
+	at := make([]time.Duration, g.outages)
 	for i := range at {
 		at[i] = time.Duration(i) * outageEvery
 	}
@@ -206,9 +206,9 @@ func (g *rig) outage(ctx context.Context, dies *Engine) (int, string, error) {
 		}
 		return a
 	})
-	words := "all served"
+	words := fmt.Sprintf("all %d served", g.outages)
 	if failed > 0 {
-		words = fmt.Sprintf("last failure %.1f s after the kill, %.0f s watched", last.Seconds(), time.Since(began).Seconds())
+		words = fmt.Sprintf("of %d; last failure %.1f s after the kill, %.0f s watched", g.outages, last.Seconds(), time.Since(began).Seconds())
 	}
 	return failed, words, nil
 }

@@ -26,7 +26,7 @@ func main() {
 	cmd := &cobra.Command{Use: "peers", Short: "Measure Surehand in a stateless router's place, beside such routers and the bare floor",
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true}
 	f := cmd.Flags()
-	f.BoolVar(&quick, "quick", false, "each goal once, in less than three minutes")
+	f.BoolVar(&quick, "quick", false, "each goal once, beside one router, in about three minutes; other flags that size a run are overruled")
 	f.IntVar(&c.Rounds, "rounds", c.Rounds, "of each side, in turns")
 	f.DurationVar(&c.Round, "round", c.Round, "length of one")
 	f.StringSliceVar(&c.Routers, "routers", c.Routers, "other routers")
@@ -43,12 +43,12 @@ func main() {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		if quick {
-			c = c.Quick()
-		}
 		var err error
 		if c.Trace, err = load(trace); err != nil {
 			return err
+		}
+		if quick {
+			c = c.Quick()
 		}
 		return run(ctx, cmd, c, plots)
 	}
@@ -76,7 +76,7 @@ func run(ctx context.Context, cmd *cobra.Command, c peers.Config, plots string) 
 		return err
 	}
 	r.Print(cmd.OutOrStdout())
-	if plots != "" && c.Loads {
+	if plots != "" && c.Loads && len(c.Clients) > 0 {
 		if err := os.MkdirAll(plots, 0o755); err != nil {
 			return err
 		}
