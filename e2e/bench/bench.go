@@ -60,6 +60,7 @@ type Round struct {
 	First []time.Duration          // to the first token, of each request
 	CPU   map[string]time.Duration // by kind of process, and the generator's own
 	Redis int                      // commands of its store, background and all; 0: not told
+	Ways  []Way                    // of Surehand's
 }
 
 // Run measures.
@@ -191,7 +192,11 @@ func (b *bench) round(ctx context.Context, side Side, clients, each int) (Round,
 	if !counts || err != nil {
 		asked, now = 0, 0
 	}
-	return Round{side, clients, traffic.Summarize(answers, took, traffic.SLO{}), first, after, now - asked}, err
+	out := Round{Side: side, Clients: clients, Summary: traffic.Summarize(answers, took, traffic.SLO{}), First: first, CPU: after, Redis: now - asked}
+	if err == nil && side == Surehand {
+		out.Ways, err = b.ways(ctx, answers)
+	}
+	return out, err
 }
 
 // ended is an error unless the stream was whole, or refused with a type: more

@@ -75,6 +75,7 @@ func (r *Report) Print(w io.Writer) {
 		fmt.Fprintf(w, "%-4d %-9s %9s %9s %19s %10.0f%%\n", c, "added", millis(r.Added50(c)), millis(r.Added99(c)), "",
 			100*rate(r.of(Surehand, c))/rate(r.of(Bare, c)))
 	}
+	r.printWays(w)
 	r.printCPU(w)
 	r.printRedis(w)
 	fmt.Fprintf(w, "\nhistory of one handoff: %.1f events; %.2f writes to the commit, %.2f to the end\n",
