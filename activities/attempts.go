@@ -37,7 +37,7 @@ type attempt struct {
 	plan    handoff.Plan
 	route   steps.Route
 	calls   map[handoff.Step]*call
-	opened  chan struct{} // closed once P's source is open, or the prefill ended
+	opened  chan struct{} // closed once P's source is open
 	source  opened
 	last    time.Time // of the last use, for the sweep
 	kept    bool      // a stream of this process reads it
@@ -136,6 +136,16 @@ func (t *Attempts) open(a *attempt, o opened) {
 		a.source = o
 		close(a.opened)
 	}
+}
+
+// Opened is closed once P's source of the attempt is open here; nil, which is
+// never closed, when the attempt can't be held.
+func (t *Attempts) Opened(p handoff.Plan, r steps.Route) <-chan struct{} {
+	a, err := t.hold(p, r)
+	if err != nil {
+		return nil
+	}
+	return a.opened
 }
 
 // Stop ends what runs for the attempt in this process, with its cause.

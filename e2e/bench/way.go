@@ -12,14 +12,14 @@ import (
 )
 
 // Way is where the time to one first token went, as the handoff's own time line
-// tells: each is since the step before it ended.
+// tells. Reserve runs beside the prefill; the others follow each other.
 type Way struct {
-	Begun    time.Duration // sent, until the attempt began; and the first token's way to the client
+	Reserve  time.Duration
 	Prefill  time.Duration
-	Transfer time.Duration // not hidden by the prefill
+	Transfer time.Duration // what the prefill does not hide
 	Decided  time.Duration // until the workflow asked for the commit
 	Commit   time.Duration
-	Rest     time.Duration // of the time to the first token: both ways between client and gateway, and D's first step
+	Rest     time.Duration // between client and gateway, either way, and D's first step
 }
 
 // ways reads them from the histories of a round's answers.
@@ -37,14 +37,14 @@ func (b *bench) ways(ctx context.Context, answers []traffic.Answer) (out []Way, 
 			at[s.Step] = [2]time.Duration{time.Duration(s.Start) * time.Microsecond, time.Duration(s.End) * time.Microsecond}
 		}
 		p, t, c := at[handoff.StepPrefill], at[handoff.StepTransfer], at[handoff.StepCommit]
-		out = append(out, Way{Begun: at[handoff.StepReserve][1], Prefill: p[1], Transfer: t[1] - p[1], Decided: c[0] - t[1], Commit: c[1] - c[0], Rest: a.FirstToken - c[1]})
+		out = append(out, Way{Reserve: at[handoff.StepReserve][1], Prefill: p[1], Transfer: t[1] - p[1], Decided: c[0] - t[1], Commit: c[1] - c[0], Rest: a.FirstToken - c[1]})
 	}
 	return out, nil
 }
 
 // printWays writes the medians of each part.
 func (r *Report) printWays(w io.Writer) {
-	fmt.Fprintf(w, "\nwhere the time to a first token goes (medians)\n%-4s %9s %9s %9s %9s %9s %9s\n", "c", "reserved", "prefill", "transfer", "decided", "commit", "rest")
+	fmt.Fprintf(w, "\nwhere the time to a first token goes (medians)\n%-4s %9s %9s %9s %9s %9s %9s\n", "c", "reserve", "prefill", "transfer", "decided", "commit", "rest")
 	for _, c := range r.Clients {
 		var all []Way
 		for _, x := range r.of(Surehand, c) {
@@ -57,7 +57,7 @@ func (r *Report) printWays(w io.Writer) {
 			}
 			return millis(traffic.Quantile(d, .5))
 		}
-		fmt.Fprintf(w, "%-4d %9s %9s %9s %9s %9s %9s\n", c, part(func(x Way) time.Duration { return x.Begun }), part(func(x Way) time.Duration { return x.Prefill }),
+		fmt.Fprintf(w, "%-4d %9s %9s %9s %9s %9s %9s\n", c, part(func(x Way) time.Duration { return x.Reserve }), part(func(x Way) time.Duration { return x.Prefill }),
 			part(func(x Way) time.Duration { return x.Transfer }), part(func(x Way) time.Duration { return x.Decided }),
 			part(func(x Way) time.Duration { return x.Commit }), part(func(x Way) time.Duration { return x.Rest }))
 	}

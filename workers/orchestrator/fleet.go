@@ -173,32 +173,34 @@ func (f *fleet) view(ctx context.Context) ([]ledger.Registered, error) {
 	return f.engines, nil
 }
 
-// place fills the input's seats, route and what follows from them.
-func (f *fleet) place(ctx context.Context, in *steps.Input, pin pins, exclude []handoff.EngineID) error {
+// place fills the input's seats, route and what follows from them; predicted is
+// how long P will take, zero where it does not tell its rate.
+func (f *fleet) place(ctx context.Context, in *steps.Input, pin pins, exclude []handoff.EngineID) (predicted time.Duration, err error) {
 	engines, err := f.view(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if pin, err = byAddress(engines, pin); err != nil {
-		return err
+		return 0, err
 	}
 	if in.Resume != "" {
 		if engines = resuming(engines); len(engines) == 0 {
-			return handoff.Errorf(handoff.CodeInvalid, "resume: no engine here rebuilds an answer's state from its tokens")
+			return 0, handoff.Errorf(handoff.CodeInvalid, "resume: no engine here rebuilds an answer's state from its tokens")
 		}
 	}
 	choice, why, err := f.choose.choose(engines, *in, pin, exclude)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	p, d := choice.P, choice.D
 	in.Plan.P, in.Plan.D = seat(p), seat(d)
 	in.Route = steps.Route{P: endpoint(p), D: endpoint(d), Blocks: choice.Blocks, Total: d.Blocks, Why: why}
 	in.Revision = p.Revision
 	if rate := p.PrefillTokensPerSecond; rate > 0 {
-		in.Long = time.Duration(float64(in.PromptTokens)/rate*float64(time.Second)) > workflows.LongAbove
+		predicted = time.Duration(float64(in.PromptTokens) / rate * float64(time.Second))
 	}
-	return nil
+	in.Long = predicted > workflows.LongAbove
+	return predicted, nil
 }
 
 // resuming are the engines on which an answer can go on.
@@ -240,7 +242,7 @@ func (f *fleet) Place(ctx context.Context, in steps.Input, exclude []handoff.Eng
 	if in.Pin != nil { // an operator's word goes before what the handoff would avoid
 		pin = pins{string(in.Pin.Prefill), string(in.Pin.Decode)}
 	}
-	if err := f.place(ctx, &in, pin, exclude); err != nil {
+	if _, err := f.place(ctx, &in, pin, exclude); err != nil {
 		return p, d, route, err
 	}
 	return in.Plan.P, in.Plan.D, in.Route, nil

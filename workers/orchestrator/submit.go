@@ -146,7 +146,8 @@ func (o *Orchestrator) beginAdmitted(ctx context.Context, s *stream, id string, 
 			return false, nil
 		}
 	}
-	if in, err = o.placed(ctx, in, r); err != nil {
+	in, predicted, err := o.placed(ctx, in, r)
+	if err != nil {
 		o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
 		return false, err
 	}
@@ -158,11 +159,17 @@ func (o *Orchestrator) beginAdmitted(ctx context.Context, s *stream, id string, 
 	}
 	o.adopt(s, in, in.Plan.Reader)
 	o.keepJournal(s, in, in.Plan.Reader, r.Kind)
+	computes := o.headStart(in, predicted)
 	if check, ok := o.cfg.Bodies.(Check); ok {
-		o.background(func(ctx context.Context) { o.checkIn(ctx, check, in, body) })
+		o.background(func(ctx context.Context) {
+			computes()
+			o.checkIn(ctx, check, in, body)
+		})
 	}
-	o.headStart(in)
-	o.background(func(ctx context.Context) { o.start(ctx, s, in, r, tries, admitted) })
+	o.background(func(ctx context.Context) {
+		computes()
+		o.start(ctx, s, in, r, tries, admitted)
+	})
 	o.background(func(ctx context.Context) { o.deadline(ctx, s, in) })
 	return true, nil
 }
@@ -217,24 +224,46 @@ func (o *Orchestrator) unplaced(id string, r Request) (steps.Input, error) {
 }
 
 // placed chooses the engines of epoch 1 and counts the attempt as begun.
-func (o *Orchestrator) placed(ctx context.Context, in steps.Input, r Request) (steps.Input, error) {
-	if err := o.fleet.place(ctx, &in, pins{r.Prefill, r.Decode}, nil); err != nil {
-		return in, err
+func (o *Orchestrator) placed(ctx context.Context, in steps.Input, r Request) (steps.Input, time.Duration, error) {
+	predicted, err := o.fleet.place(ctx, &in, pins{r.Prefill, r.Decode}, nil)
+	if err != nil {
+		return in, 0, err
 	}
 	if err := in.Plan.Validate(); err != nil {
-		return in, err
+		return in, 0, err
 	}
-	return in, o.fleet.Begin(in.Plan, in.PromptTokens)
+	return in, predicted, o.fleet.Begin(in.Plan, in.PromptTokens)
 }
 
 // headStart issues reserve and prefill of epoch 1 beside the start; the
 // workflow's activities join them, so their failures reach it too. The reserve
 // names the attempt to this reader, which attaches. Commit is never issued ahead.
-func (o *Orchestrator) headStart(in steps.Input) {
+//
+// What is given back waits until P computes. A prefill that is longer than the
+// start hides it, so there the prompt's way to P goes first, and what makes the
+// request durable has its turn while P computes.
+func (o *Orchestrator) headStart(in steps.Input, predicted time.Duration) (computes func()) {
 	si := steps.StepInput{Request: in, Reader: steps.ReaderAt{Reader: in.Plan.Reader, Address: in.ReaderAddress}}
 	o.background(func(ctx context.Context) { _, _ = o.steps.Prefill(ctx, si) })
 	o.background(func(ctx context.Context) { _, _ = o.steps.Reserve(ctx, si) })
+	if predicted < hidesStart {
+		return func() {}
+	}
+	opened := o.steps.Attempts.Opened(in.Plan, in.Route)
+	return func() {
+		late := time.NewTimer(mostHidden)
+		defer late.Stop()
+		select {
+		case <-opened:
+		case <-late.C:
+		}
+	}
 }
+
+const (
+	hidesStart = 20 * time.Millisecond // a prefill from which it covers the start, even under load
+	mostHidden = 5 * time.Millisecond  // that a start waits for a P that says nothing
+)
 
 // deadline ends a handoff that has no token in time (L1). The workflow keeps the
 // same time: this is for a client whose worker or Temporal is away.

@@ -376,7 +376,7 @@ func TestAClientThatLeavesBeforeTheStartLeavesNoRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err = o.placed(t.Context(), in, ask(""))
+	in, _, err = o.placed(t.Context(), in, ask(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,4 +394,25 @@ func TestAClientThatLeavesBeforeTheStartLeavesNoRun(t *testing.T) {
 		t.Error("a run was started for nobody")
 	}
 	f.clean()
+}
+
+// The start has its turn once P computes, and also when P says nothing.
+func TestALongPrefillGoesBeforeTheStartButCannotHoldIt(t *testing.T) {
+	for name, held := range map[string]handoff.Step{"P computes": world.StepCompute, "P is silent": handoff.StepPrefill} {
+		f := gateways(t, "a")
+		reached, release := f.w.Hold(held)
+		fo := f.submit("a", ask(""))
+		<-reached
+		o := f.gates["a"]
+		s := o.hub.find("t", fo.Handoff())
+		if s == nil {
+			t.Fatalf("%s: no stream", name)
+		}
+		o.headStart(s.input(), time.Hour)() // of the same attempt, again: it joins
+		release()
+		if text, last := read(t, fo); text != world.Text {
+			t.Errorf("%s: %q, %+v", name, text, last)
+		}
+		f.clean()
+	}
 }
