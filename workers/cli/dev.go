@@ -26,6 +26,7 @@ stay in the data directory for the next run.`
 const devExamples = `  surehand dev
   surehand dev --prefill 1 --decode 3 --compute synthetic --prefill-tok-s 8000 --step-ms 10
   surehand dev --engine llamacpp
+  surehand dev --engine vllm --prefill 1 --decode 2
   surehand dev --temporal 127.0.0.1:7233 --redis redis://127.0.0.1:6379
 
   # for a program: one line of JSON when ready, one for each restart
@@ -56,11 +57,11 @@ func newDev() *cobra.Command {
 	f.StringVar(&d.temporal.address, "temporal", "", "a real Temporal at host:port (default: the embedded one)")
 	d.temporal.flags(c)
 	f.StringVar(&d.Redis, "redis", "", "URL of a real Redis (default: the embedded store)")
-	f.IntVar(&d.Prefill, "prefill", 2, "prefill engines")
-	f.IntVar(&d.Decode, "decode", 2, "decode engines")
+	f.IntVar(&d.Prefill, "prefill", 2, "prefill engines; 1 of vllm, which is larger, unless given")
+	f.IntVar(&d.Decode, "decode", 2, "decode engines; the same")
 	f.StringVar(&d.compute, "compute", refengine.ComputeModel, "of the engines: model or synthetic")
 	f.StringVar(&d.Engine, "engine", dev.EngineReference, "kind of the engines: "+dev.Kinds())
-	f.StringVar(&d.Model, "model", "", "name of the model; for llamacpp one that can be installed")
+	f.StringVar(&d.Model, "model", "", "name of the model; for llamacpp one that can be installed, for vllm a folder of weights")
 	f.IntVar(&d.blocks, "blocks", 0, "KV blocks of each engine (default 1024)")
 	f.Float64Var(&d.prefillTokS, "prefill-tok-s", 0, "pace of each engine's prefill (default: as fast as it is)")
 	f.Float64Var(&d.stepMs, "step-ms", 0, "of one decode step (default: as fast as it is)")
@@ -81,6 +82,13 @@ func (d *devFlags) run(c *cobra.Command) (err error) {
 	d.Cache = filepath.Join(cache, "surehand", "bin")
 	if d.Sources, err = os.Getwd(); err != nil {
 		return err
+	}
+	if d.Engine == dev.EngineVLLM {
+		for flag, n := range map[string]*int{"prefill": &d.Prefill, "decode": &d.Decode} {
+			if !c.Flag(flag).Changed {
+				*n = 1
+			}
+		}
 	}
 	d.Temporal = d.temporal.address
 	if d.Sealed = d.temporal.payloadKeys != ""; d.Sealed {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 
 const (
 	readyLineMax = 64 << 10
+	healthEvery  = 200 * time.Millisecond
 	tailLines    = 20
 	tailBytes    = 16 << 10
 	logKeep      = 16 << 20 // a larger log is put aside at the next start
@@ -33,6 +35,10 @@ type Spec struct {
 	Needs []string // names of those that must be ready before
 	Rank  int      // in the drain: lower ranks end first
 	Grace time.Duration
+	// Health is a URL that answers 200 once the process is ready, for a program
+	// that does not say so itself; Within how long that may take (0: a minute).
+	Health string
+	Within time.Duration
 	// Addresses by what they are, for people and tests.
 	Addresses map[string]string
 }
@@ -50,7 +56,7 @@ type run struct {
 }
 
 // begin starts a process. It is ready when it has printed a line of JSON with
-// "ready": true; everything else it prints goes to its log.
+// "ready": true, or its Health answers; everything else it prints goes to its log.
 func begin(s *spawner, spec Spec, logs string) (*run, error) {
 	log, err := openLog(filepath.Join(logs, spec.Name+".log"))
 	if err != nil {
@@ -74,6 +80,9 @@ func begin(s *spawner, spec Spec, logs string) (*run, error) {
 	}
 	read := make(chan error, 1)
 	go func() { read <- r.read(out) }()
+	if spec.Health != "" {
+		go r.look()
+	}
 	go func() {
 		defer close(r.done)
 		closed := in.Close() // the child's copy is the last writer
@@ -81,6 +90,25 @@ func begin(s *spawner, spec Spec, logs string) (*run, error) {
 		r.err = errors.Join(ended, closed, <-read, out.Close(), log.Close())
 	}()
 	return r, nil
+}
+
+// look asks for the health until it is there, or the process is not.
+func (r *run) look() {
+	client := &http.Client{Timeout: healthEvery, Transport: &http.Transport{DisableKeepAlives: true}}
+	for {
+		if answer, err := client.Get(r.spec.Health); err == nil {
+			_ = answer.Body.Close() // its status says it all
+			if answer.StatusCode == http.StatusOK {
+				r.once.Do(func() { close(r.ready) })
+				return
+			}
+		}
+		select {
+		case <-time.After(healthEvery):
+		case <-r.done:
+			return
+		}
+	}
 }
 
 func openLog(path string) (*os.File, error) {

@@ -132,7 +132,8 @@ func (f *fleet) live(m *member, life int) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	slow := time.NewTimer(readyTimeout)
+	within := cmp.Or(m.spec.Within, readyTimeout)
+	slow := time.NewTimer(within)
 	defer slow.Stop()
 	select {
 	case <-r.ready:
@@ -149,7 +150,7 @@ func (f *fleet) live(m *member, life int) (*run, error) {
 	case <-slow.C:
 		killed := r.send(syscall.SIGKILL)
 		<-r.done
-		return r, errors.Join(fmt.Errorf("not ready within %s", readyTimeout), killed)
+		return r, errors.Join(fmt.Errorf("not ready within %s", within), killed)
 	}
 }
 

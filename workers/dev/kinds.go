@@ -19,13 +19,20 @@ type engines struct {
 	program string
 	args    []string
 	prompt  string // that its model does something sensible with
+	// server is the program that program stands in front of, for one seat, and
+	// what the front is told of it; nil: program is the engine itself.
+	server func(at seat) (Spec, []string, error)
 }
+
+// seat is one engine's place: its name and role, and where it finds the transferd
+// beside it and its front.
+type seat struct{ id, role, listen, daemon, front string }
 
 // kind makes an engine ready to run: it finds or builds its program, and fetches
 // what it runs on into the cache, saying so on progress.
 type kind func(ctx context.Context, c Config, where places) (engines, error)
 
-var kinds = map[string]kind{EngineReference: reference, "llamacpp": llamacpp}
+var kinds = map[string]kind{EngineReference: reference, "llamacpp": llamacpp, EngineVLLM: vllm}
 
 // Kinds of engine that dev can start.
 func Kinds() string { return strings.Join(slices.Sorted(maps.Keys(kinds)), ", ") }

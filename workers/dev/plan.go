@@ -15,8 +15,9 @@ import (
 
 // Limits of one machine's worth.
 const (
-	MaxEngines     = 16 // of each role
-	socketPathMost = 100
+	MaxEngines     = 16  // of each role
+	socketPathMost = 100 // of a folder with the longest name below in it
+	longestSocket  = "/d16-front.sock"
 )
 
 // Drain order: who takes requests first, who keeps the record last.
@@ -195,15 +196,28 @@ func (p *plan) addEngine(c Config, with programs, free *ports, folder, role, id 
 	if c.Redis == "" {
 		needs = append(needs, nameStore)
 	}
-	p.specs = append(p.specs,
-		Spec{Name: daemon, Path: with.transferd, Rank: rankTransferd, Grace: 5 * time.Second,
-			Env: c.Env, Args: []string{"--node", id, "--data", filepath.Join(c.Data, "transferd", id), "--engine-socket", socket,
-				"--control", control, "--peer", peer, "--metrics", daemonMetrics, "--die-with-parent"},
-			Addresses: map[string]string{"control": control, "peer": peer, "metrics": daemonMetrics, "socket": socket}},
-		Spec{Name: id, Path: with.engine.program, Needs: needs, Rank: rankEngine, Grace: 8 * time.Second, Env: c.Env,
-			Args: append([]string{"engine", "--role", role, "--id", id, "--listen", listen, "--transferd-socket", socket,
-				"--transferd-control", control, "--redis", p.redis, "--metrics", metrics}, slices.Concat(with.engine.args, c.EngineArgs)...),
-			Addresses: map[string]string{"grpc": listen, "metrics": metrics}})
+	p.specs = append(p.specs, Spec{Name: daemon, Path: with.transferd, Rank: rankTransferd, Grace: 5 * time.Second, Env: c.Env,
+		Args: []string{"--node", id, "--data", filepath.Join(c.Data, "transferd", id), "--engine-socket", socket,
+			"--control", control, "--peer", peer, "--metrics", daemonMetrics, "--die-with-parent"},
+		Addresses: map[string]string{"control": control, "peer": peer, "metrics": daemonMetrics, "socket": socket}})
+	args := []string{"engine", "--transferd-socket", socket}
+	if with.engine.server != nil {
+		address, err := free.next(loopback)
+		if err != nil {
+			return err
+		}
+		server, front, err := with.engine.server(seat{id: id, role: role, listen: address, daemon: socket, front: filepath.Join(folder, id+"-front.sock")})
+		if err != nil {
+			return err
+		}
+		server.Needs, server.Env = []string{daemon}, slices.Concat(c.Env, server.Env)
+		needs = append(needs, server.Name)
+		p.specs, args = append(p.specs, server), append([]string{c.Engine}, front...)
+	}
+	args = append(args, "--role", role, "--id", id, "--listen", listen, "--transferd-control", control, "--redis", p.redis, "--metrics", metrics)
+	p.specs = append(p.specs, Spec{Name: id, Path: with.engine.program, Needs: needs, Rank: rankEngine, Grace: 8 * time.Second, Env: c.Env,
+		Args:      slices.Concat(args, with.engine.args, c.EngineArgs),
+		Addresses: map[string]string{"grpc": listen, "metrics": metrics}})
 	return nil
 }
 
@@ -212,7 +226,7 @@ var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 // sockets gives a folder whose paths fit into a socket's address.
 func (p *plan) sockets(data string) (string, error) {
 	folder := filepath.Join(data, "run")
-	if len(folder)+len("/xxx.sock") > socketPathMost {
+	if len(folder)+len(longestSocket) > socketPathMost {
 		var err error
 		if folder, err = os.MkdirTemp("", "surehand-"); err != nil {
 			return "", err

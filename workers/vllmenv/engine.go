@@ -76,7 +76,7 @@ func (h *Host) Start(ctx context.Context, o Options) (*Engine, error) {
 		}
 	}
 	e := &Engine{Options: o, URL: "http://127.0.0.1:" + strconv.Itoa(o.Port), Log: filepath.Join(h.dir, "vllm-"+o.Name+".log"), gone: make(chan struct{})}
-	args, err := h.args(o)
+	args, err := h.env.args(o)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,18 @@ func (h *Host) Start(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-func (h *Host) args(o Options) ([]string, error) {
+// Server is the command line of one engine as a process of its own, with an
+// import of its own: slower to begin than a Host's forks, and nobody's child but
+// its caller's. Options must name a port.
+func (e Env) Server(o Options) (args, env []string, err error) {
+	args, err = e.args(o)
+	for name, value := range o.Env {
+		env = append(env, name+"="+value)
+	}
+	return append([]string{e.Host}, args...), append(e.environ(), env...), err
+}
+
+func (e Env) args(o Options) ([]string, error) {
 	text := func(v, otherwise string) string {
 		if v == "" {
 			return otherwise
@@ -123,7 +134,7 @@ func (h *Host) args(o Options) ([]string, error) {
 		}
 		return strconv.FormatInt(v, 10)
 	}
-	args := []string{"--model", text(o.Model, h.env.Model), "--served-model-name", text(o.Served, Served),
+	args := []string{"--model", text(o.Model, e.Model), "--served-model-name", text(o.Served, Served),
 		"--host", "127.0.0.1", "--port", strconv.Itoa(o.Port), "--dtype", "float32", "--enforce-eager",
 		"--max-model-len", number(int64(o.Context), 1024), "--max-num-seqs", number(int64(o.Sequences), 8),
 		"--kv-cache-memory-bytes", number(o.CacheBytes, 64<<20), "--distributed-executor-backend", "uni",

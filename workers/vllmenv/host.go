@@ -27,6 +27,11 @@ var settings = []string{
 	"HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1", "VLLM_LOGGING_COLOR=0", "PYTHONDONTWRITEBYTECODE=1",
 }
 
+// environ is what vLLM's Python needs besides its caller's environment.
+func (e Env) environ() []string {
+	return append([]string{"LD_LIBRARY_PATH=" + e.Stubs, "PYTHONPATH=" + e.Path}, settings...)
+}
+
 // Host is one Python that has imported vLLM. Its engines are forks of it: the
 // import costs some 20 s of CPU time once, an engine three. Close it.
 type Host struct {
@@ -52,7 +57,7 @@ func (e Env) Load(ctx context.Context, dir string) (*Host, error) {
 	defer logs.Close()
 	h := &Host{env: e, dir: dir, over: make(chan struct{}), engines: map[string]*Engine{}, started: map[string]chan int{}}
 	h.cmd = exec.Command(e.Python, e.Host)
-	h.cmd.Env = append(os.Environ(), append([]string{"LD_LIBRARY_PATH=" + e.Stubs, "PYTHONPATH=" + e.Path}, settings...)...)
+	h.cmd.Env = append(os.Environ(), e.environ()...)
 	h.cmd.Dir, h.cmd.Stderr = dir, logs
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is ours to handle
 	if h.orders, err = h.cmd.StdinPipe(); err != nil {

@@ -13,6 +13,8 @@ Orders come as JSON lines on stdin, answers go as JSON lines to stdout:
 
 Each engine is a process group, led by the pid that was told. When stdin ends,
 all of them are killed.
+
+With arguments it is one server with those, and takes no orders.
 """
 
 import ctypes
@@ -140,4 +142,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:]:
+        load()
+        os.register_at_fork(after_in_child=die_with_parent)  # its engine core
+        serve(sys.argv[1:])
+    else:
+        main()
