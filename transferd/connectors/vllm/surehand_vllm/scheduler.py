@@ -139,7 +139,8 @@ class Scheduler:
         hello.max_tokens, hello.version = model.max_model_len, f"surehand-vllm beside vllm {vllm_version()}"
         hello.model = name[0] if isinstance(name, list) else str(name or model.model)
         beside = self._beside(self._daemon.attached.is_set())
-        return [wire.ConnectorMessage(hello=hello), wire.ConnectorMessage(beside=beside)]
+        # Attached comes last: with it the engine takes requests, and what it could take must be known.
+        return [wire.ConnectorMessage(hello=hello), wire.ConnectorMessage(load=self._load()), wire.ConnectorMessage(beside=beside)]
 
     def _beside(self, attached: bool) -> Any:
         m = wire.ConnectorMessage().beside
@@ -152,7 +153,7 @@ class Scheduler:
     def _load(self) -> Any:
         m = wire.ConnectorMessage().load
         parked = self._targets.parked()
-        m.blocks_free = self._pool.get_num_free_blocks() if self._pool is not None else 0
+        m.blocks_free = self._pool.get_num_free_blocks() if self._pool is not None else self._kv_cache_config.num_blocks - 1
         m.waiting = parked
         m.running = max(len(self._live) - parked, 0)
         m.idle_steps_total = self._steps.idle_total
