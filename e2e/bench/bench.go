@@ -23,7 +23,7 @@ type Config struct {
 	Tokens       int           // of an answer
 	Step         time.Duration // between two of them
 	Engines      int           // of each role
-	Spread       bool          // clients begin over one answer's time, not all at once
+	AtOnce       bool          // all clients ask in the same moment, for ever; else they begin spread over one answer's time
 	Lease        time.Duration
 	Record       string
 	Profiles     string    // a directory for CPU profiles taken after the rounds; empty: none
@@ -165,7 +165,7 @@ func (b *bench) round(ctx context.Context, side Side, clients, each int) (Round,
 	send := b.send(side)
 	began := time.Now()
 	answers := traffic.Closed(ctx, clients, clients*each, func(ctx context.Context, client, i int) traffic.Answer {
-		if b.Spread && i < clients { // the first of each client, for they take their turns in order
+		if !b.AtOnce && i < clients { // the first of each client, for they take their turns in order
 			time.Sleep(time.Duration(i) * (b.Prefill + time.Duration(b.Tokens)*b.Step) / time.Duration(clients))
 		}
 		return send(ctx, b.ask(client))

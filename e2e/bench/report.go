@@ -60,8 +60,8 @@ func first(rounds []Round, q float64) time.Duration {
 
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) {
-	fmt.Fprintf(w, "prefill %s of %d tokens, answers of %d tokens %s apart, %d P and %d D, %d rounds in turns, one gateway\n\n",
-		r.Prefill, r.PromptTokens, r.Tokens, r.Step, r.Engines, r.Engines, r.Config.Rounds)
+	fmt.Fprintf(w, "prefill %s of %d tokens, answers of %d tokens %s apart, %d P and %d D, %d rounds in turns, one gateway, clients %s\n\n",
+		r.Prefill, r.PromptTokens, r.Tokens, r.Step, r.Engines, r.Engines, r.Config.Rounds, r.beginning())
 	if cores := float64(runtime.NumCPU()); r.Load > cores/2 {
 		fmt.Fprintf(w, "CAUTION: %.1f others wanted the %g cores before this began; times and CPU are theirs as well\n\n", r.Load, cores)
 	}
@@ -83,6 +83,15 @@ func (r *Report) Print(w io.Writer) {
 	for _, m := range r.Musts() {
 		fmt.Fprintln(w, m)
 	}
+}
+
+// beginning says how the clients of a loop begin: answers of equal length keep
+// those who began together together.
+func (r *Report) beginning() string {
+	if r.AtOnce {
+		return "all at once"
+	}
+	return "spread over an answer's time"
 }
 
 func (r *Report) printCPU(w io.Writer) {

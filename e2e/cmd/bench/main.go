@@ -31,7 +31,7 @@ func main() {
 	f.DurationVar(&c.Step, "step", c.Step, "between two tokens of it")
 	f.IntVar(&c.Engines, "engines", c.Engines, "of each role")
 	f.StringVar(&c.Record, "record", c.Record, "what a history records: request or handoff")
-	f.BoolVar(&c.Spread, "spread", c.Spread, "clients begin over the time of one answer, not all at once")
+	f.BoolVar(&c.AtOnce, "at-once", c.AtOnce, "all clients of a loop ask in the same moment, instead of beginning spread over the time of one answer")
 	f.StringVar(&c.Profiles, "profiles", c.Profiles, "directory for CPU profiles of Temporal and the gateway under the largest loop")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
