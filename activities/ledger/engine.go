@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/rpc"
 )
 
 // Role is what an engine does.
@@ -29,7 +30,8 @@ type Engine struct {
 	Role                   Role                `json:"role"`
 	Model                  string              `json:"model"`
 	Revision               string              `json:"revision"`
-	Layout                 []byte              `json:"layout"` // fingerprint; P's and D's must be equal
+	Layout                 []byte              `json:"layout"`              // fingerprint
+	Described              []byte              `json:"described,omitempty"` // the layout in full; none: only an equal fingerprint can be paired
 	Node                   handoff.NodeID      `json:"node"`
 	NodeIncarnation        handoff.Incarnation `json:"node_incarnation,string"`
 	ProcessIncarnation     handoff.Incarnation `json:"process_incarnation,string"`
@@ -103,6 +105,7 @@ func (e Engine) validateTexts() error {
 		{"model", e.Model, 1, handoff.MaxNameBytes},
 		{"revision", e.Revision, 0, handoff.MaxNameBytes},
 		{"layout", string(e.Layout), 0, MaxLayoutBytes},
+		{"described layout", string(e.Described), 0, rpc.MaxLayoutBytes},
 		{"address", e.Address, 1, MaxAddressBytes},
 		{"control", e.Control, 1, MaxAddressBytes},
 		{"peer", e.Peer, 0, MaxAddressBytes},

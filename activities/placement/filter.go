@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/surehand/surehand/activities/ledger"
@@ -86,7 +85,7 @@ func refusePair(f Fleet, p, d ledger.Registered) Reason {
 		return ReasonSame
 	case p.Revision != d.Revision:
 		return ReasonRevision
-	case !bytes.Equal(p.Layout, d.Layout):
+	case f.plan(p, d).err != nil:
 		return ReasonLayout
 	case p.PeerProtocol != d.PeerProtocol && p.PeerProtocol != 0 && d.PeerProtocol != 0:
 		return ReasonProtocol

@@ -25,6 +25,8 @@ type Fleet struct {
 	// InFlight are prompt tokens that this process sent to an engine and that
 	// its last load cannot tell yet.
 	InFlight map[handoff.EngineID]uint64
+	// Layouts remembers plans from layout to layout; nil: each is made anew.
+	Layouts *Layouts
 	// Blocked says who may not be asked now; nil: nobody is blocked.
 	Blocked Blocker
 }

@@ -68,12 +68,16 @@ func place(r Request, f Fleet, random Random) (Choice, error) {
 		pairs := slices.DeleteFunc(slices.Clone(ps), func(p ledger.Registered) bool {
 			reason := refusePair(f, p, d)
 			why.add("pair", reason)
+			if reason == ReasonLayout {
+				why.mismatch(f.plan(p, d).err)
+			}
 			return reason != ""
 		})
 		scores := inTime(r, scorePs(r, f, pairs, d), &why)
 		if len(scores) == 0 {
 			continue
 		}
+		scores = equalFirst(scores)
 		best, against := betterOfTwo(scores, random)
 		p := pairs[slices.IndexFunc(pairs, func(e ledger.Registered) bool { return e.ID == best.Engine })]
 		return Choice{
@@ -128,6 +132,16 @@ func inTime(r Request, scores []Scored, why *reasons) []Scored {
 		}
 		return late
 	})
+}
+
+// equalFirst leaves those that need no reshaping, where there are any: the draw
+// of two must not miss them.
+func equalFirst(scores []Scored) []Scored {
+	equal := slices.DeleteFunc(slices.Clone(scores), Scored.reshapes)
+	if len(equal) > 0 {
+		return equal
+	}
+	return scores
 }
 
 // betterOfTwo draws two and keeps the better: close to the best one's queue at

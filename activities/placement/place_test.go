@@ -51,7 +51,7 @@ func unbuilt(e *ledger.Registered)  { e.Built = false }
 func rate(r float64) func(*ledger.Registered) {
 	return func(e *ledger.Registered) { e.PrefillTokensPerSecond = r }
 }
-func layout(b ...byte) func(*ledger.Registered) { return func(e *ledger.Registered) { e.Layout = b } }
+func shaped(b ...byte) func(*ledger.Registered) { return func(e *ledger.Registered) { e.Layout = b } }
 func speaks(v uint32) func(*ledger.Registered) {
 	return func(e *ledger.Registered) { e.PeerProtocol = v }
 }
@@ -106,7 +106,7 @@ func TestPlacementChoosesTheLeastLoaded(t *testing.T) {
 		"silent D goes last":     {fleet(p("p1"), d("d1", silent), d("d2", used(70))), request(), "p1", "d2"},
 		"silent D is still a D":  {fleet(p("p1"), d("d1", silent)), request(), "p1", "d1"},
 		"both roles, two places": {fleet(engine("b1", ledger.RoleBoth), engine("b2", ledger.RoleBoth, used(9))), request(), "b2", "b1"},
-		"next D when the best has no P": {fleet(p("p1", layout(2)), d("d1"), d("d2", layout(2), used(50))), request(),
+		"next D when the best has no P": {fleet(p("p1", shaped(2)), d("d1"), d("d2", shaped(2), used(50))), request(),
 			"p1", "d2"},
 		"pinned past better ones": {fleet(p("p1", queued(900)), p("p2"), d("d1", used(70)), d("d2")),
 			request(func(r *Request) { r.PinP, r.PinD = "p1", "d1" }), "p1", "d1"},
@@ -157,9 +157,9 @@ func TestPlacementRefusesWithCodeReasonAndRetryAfter(t *testing.T) {
 		"other model":       {fleet(p("p1"), d("d1", model("x"))), request(), handoff.CodeUnavailable, ReasonModel, RetryAfterMax},
 		"other revision":    {fleet(p("p1"), d("d1", revision("r2"))), request(), handoff.CodeUnavailable, ReasonRevision, RetryAfterMax},
 		"asked revision":    {fleet(p("p1"), d("d1")), request(func(r *Request) { r.Revision = "r9" }), handoff.CodeUnavailable, ReasonRevision, RetryAfterMax},
-		"other layout":      {fleet(p("p1"), d("d1", layout(2))), request(), handoff.CodeUnavailable, ReasonLayout, RetryAfterMax},
+		"other layout":      {fleet(p("p1"), d("d1", shaped(2))), request(), handoff.CodeUnavailable, ReasonLayout, RetryAfterMax},
 		"other protocol":    {fleet(p("p1", speaks(2)), d("d1", speaks(3))), request(), handoff.CodeUnavailable, ReasonProtocol, RetryAfterMax},
-		"unknown layouts":   {fleet(p("p1", layout()), d("d1", layout())), request(), handoff.CodeUnavailable, ReasonLayout, RetryAfterMax},
+		"unknown layouts":   {fleet(p("p1", shaped()), d("d1", shaped())), request(), handoff.CodeUnavailable, ReasonLayout, RetryAfterMax},
 		"cordoned":          {fleet(p("p1", cordoned), d("d1")), request(), handoff.CodeUnavailable, ReasonCordoned, RetryAfterMax},
 		"not rebuilt":       {fleet(p("p1"), d("d1", unbuilt)), request(), handoff.CodeUnavailable, ReasonNotRebuilt, RetryAfterMin},
 		"promised out":      {fleet(p("p1"), d("d1", used(81))), request(), handoff.CodeCapacity, ReasonBlocks, RetryAfterMin},

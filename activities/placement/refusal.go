@@ -36,6 +36,7 @@ type reasons struct {
 	sides  map[string]map[Reason]bool
 	soon   time.Duration // least lateness of any P
 	served map[string]bool
+	shapes error // the first pair whose layouts cannot be
 }
 
 func (w *reasons) add(side string, r Reason) {
@@ -51,6 +52,12 @@ func (w *reasons) add(side string, r Reason) {
 	}
 	w.sides[side][r] = true
 	w.count[side+" "+string(r)]++
+}
+
+func (w *reasons) mismatch(err error) {
+	if w.shapes == nil {
+		w.shapes = err
+	}
 }
 
 func (w *reasons) late(by time.Duration) {
@@ -100,6 +107,9 @@ func (w *reasons) refusal() *Refusal {
 			out.Code, out.Reason, out.RetryAfter = v.code, v.reason, v.after
 			break
 		}
+	}
+	if side == "pair" && out.Reason == ReasonLayout && w.shapes != nil {
+		out.Detail += ": " + w.shapes.Error() // names the property that differs
 	}
 	if out.Reason == ReasonDeadline {
 		out.RetryAfter = min(max(w.soon.Truncate(time.Second)+time.Second, RetryAfterMin), RetryAfterMax)

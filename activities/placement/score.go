@@ -60,6 +60,9 @@ func scorePs(r Request, f Fleet, ps []ledger.Registered, d ledger.Registered) []
 	worst := map[string]float64{}
 	for i, p := range ps {
 		terms[i] = []Term{queueTerm(f, p), prefillTerm(r, p), transferTerm(r, f, p, d)}
+		if t, reshapes := reshapeTerm(r, f, p, d); reshapes {
+			terms[i] = append(terms[i], t)
+		}
 		for _, t := range terms[i] {
 			worst[t.Name] = max(worst[t.Name], t.Value)
 		}

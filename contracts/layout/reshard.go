@@ -70,6 +70,30 @@ func Plan(p, d Layout, m Model) (*Reshard, error) {
 	return r, nil
 }
 
+// Between is Plan for two engines that each describe their own model.
+func Between(p, d Described) (*Reshard, error) {
+	if !slices.Equal(p.Model.Heads, d.Model.Heads) {
+		return nil, &Mismatch{"kv heads over all ranks", fmt.Sprint(p.Model.Heads), fmt.Sprint(d.Model.Heads)}
+	}
+	if a, b := slices.Sorted(slices.Values(p.Model.Replicated)), slices.Sorted(slices.Values(d.Model.Replicated)); !slices.Equal(a, b) {
+		return nil, &Mismatch{"the items that ranks hold alike", fmt.Sprint(a), fmt.Sprint(b)}
+	}
+	return Plan(p.Layout, d.Layout, d.Model)
+}
+
+// Copies is how many copies a prompt of so many tokens is cut into, as a measure
+// of what the plan costs; it looks at the pieces of one stretch of blocks.
+func (r *Reshard) Copies(tokens uint32) uint64 {
+	stretch := max(r.p.BlockTokens, r.d.BlockTokens)
+	b, n := r.For(stretch), uint64(0)
+	var parts []Part
+	for piece := range b.p.pieces() {
+		parts = b.Parts(piece, parts[:0])
+		n += uint64(len(parts))
+	}
+	return n * ((uint64(tokens) + uint64(stretch) - 1) / uint64(stretch))
+}
+
 // Source is the fingerprint of P's layout.
 func (r *Reshard) Source() handoff.Digest { return r.p.Fingerprint() }
 

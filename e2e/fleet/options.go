@@ -22,6 +22,7 @@ type Options struct {
 	Lease       time.Duration // 2 s: scaled down, so that lapses are seen
 	Record      string        // of the gateways; empty: request
 	EngineArgs  []string
+	DecodeArgs  []string // of decode engines alone, behind EngineArgs
 	// Engine starts an engine of another kind for a seat whose daemon runs, and
 	// gives the command line of the surehand process that stands for it, less
 	// what every engine is told. Nil: reference engines.

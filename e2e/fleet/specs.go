@@ -98,6 +98,9 @@ func (f *Fleet) engineSpec(ctx context.Context, s seat) (spec, error) {
 		}
 	} else {
 		args = append(args, f.Options.engineArgs()...)
+		if s.role == "decode" {
+			args = append(args, f.Options.DecodeArgs...)
+		}
 	}
 	return spec{name: s.id, path: path, says: true, listens: []string{s.engine}, args: append(args, "--role", s.role, "--id", s.id,
 		"--listen", s.engine, "--transferd-control", s.control, "--redis", f.RedisURL, "--metrics", s.metrics)}, nil

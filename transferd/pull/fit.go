@@ -171,7 +171,7 @@ func (p *plans) get(s wire.Source, own layout.Described, encoded []byte) (*layou
 	if got := theirs.Layout.Fingerprint(); got != s.Shape.Layout {
 		return nil, misnamed(s, got)
 	}
-	plan, err := layout.Plan(theirs.Layout, own.Layout, own.Model)
+	plan, err := layout.Between(theirs, own)
 	if err != nil {
 		return nil, handoff.Errorf(handoff.CodeOf(err), "no way from P's layout to D's: %s", err)
 	}

@@ -103,6 +103,7 @@ func newEngine(w *Work) *cobra.Command {
 func (e *engineFlags) ownFlags(f *pflag.FlagSet) {
 	f.StringVar(&e.Compute, "compute", refengine.ComputeModel, "model or synthetic")
 	f.IntVar(&e.Synthetic.Layers, "synthetic-layers", 0, "layers of the synthetic state (default 2)")
+	f.IntVar(&e.Synthetic.BlockTokens, "synthetic-block-tokens", 0, "tokens of one KV block of it, a divisor of 64; P and D may differ (default 16)")
 	f.IntVar(&e.Synthetic.TokenBytes, "synthetic-token-bytes", 0, "bytes of one token in one layer of it (default 16)")
 	f.Float64Var(&e.Profile.PrefillTokensPerSecond, "prefill-tok-s", 0, "pace of the prefill (default: as fast as it is)")
 	f.Float64Var(&e.stepMs, "step-ms", 0, "of one decode step of the whole batch (default: as fast as it is)")
@@ -264,7 +265,7 @@ var registryRoles = map[enginev1.Role]ledger.Role{
 // transferd takes nothing new.
 func registration(d *enginev1.Description, attached bool) ledger.Engine {
 	return ledger.Engine{
-		ID: handoff.EngineID(d.GetEngine()), Role: registryRoles[d.GetRole()], Model: d.GetModel(), Revision: d.GetRevision(), Layout: d.GetLayout(),
+		ID: handoff.EngineID(d.GetEngine()), Role: registryRoles[d.GetRole()], Model: d.GetModel(), Revision: d.GetRevision(), Layout: d.GetLayout(), Described: d.GetDescribed(),
 		Node: handoff.NodeID(d.GetNode()), NodeIncarnation: handoff.Incarnation(d.GetNodeIncarnation()),
 		ProcessIncarnation: handoff.Incarnation(d.GetProcessIncarnation()), Address: d.GetAddress(), Control: d.GetControlAddress(), Peer: d.GetPeerAddress(), PeerProtocol: d.GetPeerProtocol(),
 		Blocks: d.GetBlocks(), BlockTokens: d.GetBlockTokens(), MaxTokens: d.GetMaxTokens(), PrefillTokensPerSecond: d.GetPrefillTokensPerSecond(),

@@ -16,6 +16,7 @@ import (
 // of its steps.
 type chooser struct {
 	breakers *placement.Breakers
+	layouts  placement.Layouts
 
 	mu       sync.Mutex
 	permits  map[handoff.Attempt]permit
@@ -37,7 +38,7 @@ func (c *chooser) choose(engines []ledger.Registered, in steps.Input, pin pins, 
 	r := placement.Request{Model: in.Model, Revision: in.Revision, PromptTokens: in.PromptTokens, GrowthTokens: in.Sampling.MaxTokens,
 		ContextTokens: in.PromptTokens + in.Sampling.MaxTokens, Deadline: in.Deadline,
 		PinP: handoff.EngineID(pin.prefill), PinD: handoff.EngineID(pin.decode), Exclude: exclude}
-	choice, err := placement.Place(r, placement.Fleet{Engines: engines, InFlight: c.loads(), Blocked: c.breakers}, rand.IntN)
+	choice, err := placement.Place(r, placement.Fleet{Engines: engines, InFlight: c.loads(), Blocked: c.breakers, Layouts: &c.layouts}, rand.IntN)
 	if err != nil {
 		return choice, nil, err
 	}

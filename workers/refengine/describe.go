@@ -18,7 +18,7 @@ func (e *Engine) Description() *enginev1.Description {
 	_, resumes := e.compute.(compute.Resumes)
 	return &enginev1.Description{
 		Tokenizes: tokenizes, Resumes: resumes,
-		Engine: string(e.c.ID), Role: roles[e.c.Role], Model: e.c.Model, Revision: e.form.revision, Layout: e.form.digest[:],
+		Engine: string(e.c.ID), Role: roles[e.c.Role], Model: e.c.Model, Revision: e.form.revision, Layout: e.form.digest[:], Described: e.form.encoded,
 		BlockTokens: uint32(e.form.layout.BlockTokens), Blocks: uint32(books.Blocks),
 		BlocksFree: uint32(books.Free + books.Cached), // a cached block gives way to a request
 		Running:    uint32(load.Running), Waiting: uint32(load.Waiting),

@@ -44,7 +44,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	d, err := client.Attach(ctx, client.EngineConfig{Socket: e.c.TransferdSocket, Engine: e.c.ID, Revision: e.form.revision,
-		Layout: e.form.digest, Segment: e.segment, FlagSlots: uint32(e.c.Slots)})
+		Layout: e.form.digest, Described: &e.form.described, Segment: e.segment, FlagSlots: uint32(e.c.Slots)})
 	if err != nil {
 		return nil, errors.Join(err, e.segment.Close())
 	}
@@ -65,7 +65,9 @@ func newEngine(c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{c: c, compute: work, attempts: newAttempts()}
-	e.form = newForm(work, c.Blocks, c.Slots)
+	if e.form, err = newForm(work, c.Blocks, c.Slots); err != nil {
+		return nil, err
+	}
 	e.device = schedule.New(schedule.Options{Profile: c.Profile, ChunkTokens: min(c.ChunkTokens, work.MaxChunk()), MaxRunning: c.MaxRunning})
 	if err := e.form.layout.Check(); err != nil {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "%s", err)

@@ -3,6 +3,7 @@ package refengine
 import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/layout"
+	"github.com/surehand/surehand/contracts/rpc"
 	"github.com/surehand/surehand/workers/refengine/compute"
 	"github.com/surehand/surehand/workers/refengine/model"
 	"github.com/surehand/surehand/workers/refengine/paged"
@@ -13,16 +14,20 @@ const group = 0
 
 // form is what an engine's handoffs have in common.
 type form struct {
-	revision string
-	state    layout.Layout  // what is moved
-	digest   handoff.Digest // of state
-	layout   paged.Layout   // where it lies here
-	items    []model.Item
+	revision  string
+	state     layout.Layout  // what is moved
+	digest    handoff.Digest // of state
+	layout    paged.Layout   // where it lies here
+	items     []model.Item
+	described layout.Described // state, enough for another layout to be made of it
+	encoded   []byte           // described, as the registry keeps it
 }
 
-func newForm(work compute.Compute, blocks, slots int) form {
-	state := compute.State(work)
-	return form{work.Revision(), state, state.Fingerprint(), work.Layout(blocks, slots), work.Items()}
+func newForm(work compute.Compute, blocks, slots int) (form, error) {
+	described := compute.Described(work)
+	encoded, err := rpc.EncodeLayout(described)
+	state := described.Layout
+	return form{work.Revision(), state, state.Fingerprint(), work.Layout(blocks, slots), work.Items(), described, encoded}, err
 }
 
 // shape is what the handoff of so many prompt tokens moves.

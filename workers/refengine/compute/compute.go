@@ -99,3 +99,13 @@ func State(c Compute) layout.Layout {
 	}
 	return l
 }
+
+// Described is State and what it does not say of the model: with one rank every
+// head and item is that rank's.
+func Described(c Compute) layout.Described {
+	d := layout.Described{Layout: State(c)}
+	for _, k := range d.Layout.Caches {
+		d.Model.Heads = append(d.Model.Heads, k.KVHeads)
+	}
+	return d
+}

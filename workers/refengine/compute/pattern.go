@@ -18,11 +18,11 @@ type syntheticState struct {
 // fill writes positions from..to-1 of a layer.
 func (x *syntheticState) fill(layer, from, to int) error {
 	for from < to {
-		run, err := x.q.WritableRun(layer, from/syntheticBlockTokens)
+		run, err := x.q.WritableRun(layer, from/x.s.o.BlockTokens)
 		if err != nil {
 			return typed(err)
 		}
-		for end := blockEnd(from, to); from < end; from++ {
+		for end := x.blockEnd(from, to); from < end; from++ {
 			fill(x.row(run, from), x.rowSeed(layer, from))
 		}
 	}
@@ -32,11 +32,11 @@ func (x *syntheticState) fill(layer, from, to int) error {
 // check gives the first position of from..to-1 with a wrong byte, -1: none.
 func (x *syntheticState) check(layer, from, to int) (int, error) {
 	for from < to {
-		run, err := x.q.Run(layer, from/syntheticBlockTokens)
+		run, err := x.q.Run(layer, from/x.s.o.BlockTokens)
 		if err != nil {
 			return 0, typed(err)
 		}
-		for end := blockEnd(from, to); from < end; from++ {
+		for end := x.blockEnd(from, to); from < end; from++ {
 			if !equal(x.row(run, from), x.rowSeed(layer, from)) {
 				return from, nil
 			}
@@ -46,8 +46,9 @@ func (x *syntheticState) check(layer, from, to int) (int, error) {
 }
 
 // blockEnd is where the block of position from ends, or to.
-func blockEnd(from, to int) int {
-	return min(to, (from/syntheticBlockTokens+1)*syntheticBlockTokens)
+func (x *syntheticState) blockEnd(from, to int) int {
+	n := x.s.o.BlockTokens
+	return min(to, (from/n+1)*n)
 }
 
 // each applies f to the ring and the items until it says no.
@@ -64,7 +65,7 @@ func (x *syntheticState) each(f func([]byte, uint64) bool) bool {
 }
 
 func (x *syntheticState) row(run []byte, pos int) []byte {
-	at := pos % syntheticBlockTokens * x.s.o.TokenBytes
+	at := pos % x.s.o.BlockTokens * x.s.o.TokenBytes
 	return run[at : at+x.s.o.TokenBytes]
 }
 

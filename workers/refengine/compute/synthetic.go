@@ -12,10 +12,11 @@ import (
 
 // SyntheticOptions sizes the stand-in state.
 type SyntheticOptions struct {
-	Layers     int // 0: 2
-	TokenBytes int // of one token in one layer, a multiple of 8; 0: 16
-	Context    int // 0: 131072
-	Revision   string
+	Layers      int // 0: 2
+	TokenBytes  int // of one token in one layer, a multiple of 8; 0: 16
+	Context     int // 0: 131072
+	BlockTokens int // of one KV block, a divisor of the ring; 0: 16
+	Revision    string
 }
 
 // Limits of a synthetic state.
@@ -43,7 +44,8 @@ func NewSynthetic(o SyntheticOptions) (*Synthetic, error) {
 		field     *int
 		otherwise int
 		limit     int
-	}{{&o.Layers, 2, maxSyntheticLayers}, {&o.TokenBytes, 16, maxSyntheticTokenBytes}, {&o.Context, 128 << 10, handoff.MaxPromptTokens}} {
+	}{{&o.Layers, 2, maxSyntheticLayers}, {&o.TokenBytes, 16, maxSyntheticTokenBytes}, {&o.Context, 128 << 10, handoff.MaxPromptTokens},
+		{&o.BlockTokens, syntheticBlockTokens, syntheticItem}} {
 		if *d.field == 0 {
 			*d.field = d.otherwise
 		}
@@ -53,6 +55,9 @@ func NewSynthetic(o SyntheticOptions) (*Synthetic, error) {
 	}
 	if o.TokenBytes%8 != 0 {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "synthetic token of %d bytes, want a multiple of 8", o.TokenBytes)
+	}
+	if syntheticItem%o.BlockTokens != 0 {
+		return nil, handoff.Errorf(handoff.CodeInvalid, "synthetic block of %d tokens, want a divisor of %d", o.BlockTokens, syntheticItem)
 	}
 	if o.Revision == "" {
 		o.Revision = "synthetic-1"
@@ -72,7 +77,7 @@ func (s *Synthetic) Shares() bool     { return false } // the KV of two requests
 func (s *Synthetic) Forget(*paged.Sequence) error { return nil }
 
 func (s *Synthetic) Layout(blocks, slots int) paged.Layout {
-	return paged.Layout{BlockTokens: syntheticBlockTokens, Layers: s.o.Layers, RunBytes: syntheticBlockTokens * s.o.TokenBytes,
+	return paged.Layout{BlockTokens: s.o.BlockTokens, Layers: s.o.Layers, RunBytes: s.o.BlockTokens * s.o.TokenBytes,
 		Blocks: blocks, Slots: slots, RingBytes: syntheticItem, ItemsBytes: syntheticItem}
 }
 

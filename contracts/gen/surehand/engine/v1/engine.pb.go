@@ -137,6 +137,7 @@ type Description struct {
 	PrefillTokensPerSecond float64                `protobuf:"fixed64,20,opt,name=prefill_tokens_per_second,json=prefillTokensPerSecond,proto3" json:"prefill_tokens_per_second,omitempty"` // measured; 0: unknown
 	Resumes                bool                   `protobuf:"varint,22,opt,name=resumes,proto3" json:"resumes,omitempty"`                                                                  // rebuilds an answer's state from its tokens, see Sampling.drawn
 	PeerProtocol           uint32                 `protobuf:"varint,23,opt,name=peer_protocol,json=peerProtocol,proto3" json:"peer_protocol,omitempty"`                                    // version that its transferd speaks to others; 0: not told
+	Described              []byte                 `protobuf:"bytes,24,opt,name=described,proto3" json:"described,omitempty"`                                                               // the layout in full, a LayoutDescription; empty: only engines of an equal fingerprint can be paired
 	Tokenizes              bool                   `protobuf:"varint,21,opt,name=tokenizes,proto3" json:"tokenizes,omitempty"`                                                              // nobody else can count its tokens: ask Tokenize
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
@@ -324,6 +325,13 @@ func (x *Description) GetPeerProtocol() uint32 {
 		return x.PeerProtocol
 	}
 	return 0
+}
+
+func (x *Description) GetDescribed() []byte {
+	if x != nil {
+		return x.Described
+	}
+	return nil
 }
 
 func (x *Description) GetTokenizes() bool {
@@ -1385,7 +1393,7 @@ var File_surehand_engine_v1_engine_proto protoreflect.FileDescriptor
 const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"\n" +
 	"\x1fsurehand/engine/v1/engine.proto\x12\x12surehand.engine.v1\x1a surehand/transfer/v1/types.proto\"\x11\n" +
-	"\x0fDescribeRequest\"\x80\x06\n" +
+	"\x0fDescribeRequest\"\x9e\x06\n" +
 	"\vDescription\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12,\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x18.surehand.engine.v1.RoleR\x04role\x12\x14\n" +
@@ -1412,6 +1420,7 @@ const file_surehand_engine_v1_engine_proto_rawDesc = "" +
 	"\x19prefill_tokens_per_second\x18\x14 \x01(\x01R\x16prefillTokensPerSecond\x12\x18\n" +
 	"\aresumes\x18\x16 \x01(\bR\aresumes\x12#\n" +
 	"\rpeer_protocol\x18\x17 \x01(\rR\fpeerProtocol\x12\x1c\n" +
+	"\tdescribed\x18\x18 \x01(\fR\tdescribed\x12\x1c\n" +
 	"\ttokenizes\x18\x15 \x01(\bR\ttokenizes\"f\n" +
 	"\x0fTokenizeRequest\x12\x16\n" +
 	"\x06prompt\x18\x01 \x01(\fR\x06prompt\x12;\n" +
