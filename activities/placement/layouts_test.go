@@ -25,10 +25,10 @@ func lies(t *testing.T, block uint32, dtype layout.DType) func(*ledger.Registere
 
 func TestAnEqualLayoutIsPreferredAndAnotherOneIsReshaped(t *testing.T) {
 	small, large := lies(t, 16, "float32"), lies(t, 128, "float32")
-	f := fleet(p("p1", small), p("p2", large), d("d1", large))
+	f := fleet(p("p1", small), p("p2", small), p("p3", large, queued(900)), d("d1", large))
 	f.Layouts = new(Layouts)
-	c, err := Place(request(), f, first)
-	if err != nil || c.P.ID != "p2" || c.Against == nil || c.Against.Score <= c.PScore.Score {
+	c, err := Place(request(), f, first) // of all three it would draw p1 and p2
+	if err != nil || c.P.ID != "p3" || c.Against != nil || c.Candidates != [2]int{1, 1} {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	f.Engines = []ledger.Registered{p("p1", small), d("d1", large)}

@@ -82,6 +82,7 @@ func (l *Ledger) Deregister(ctx context.Context, engine handoff.EngineID, proces
 // copied shares nothing with e, so that no caller can change what is registered.
 func copied(e ledger.Engine) ledger.Engine {
 	e.Layout = slices.Clone(e.Layout)
+	e.Described = slices.Clone(e.Described)
 	if e.Load != nil {
 		load := *e.Load
 		e.Load = &load
