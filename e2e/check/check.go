@@ -7,7 +7,9 @@
 package check
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,6 +52,17 @@ func (l *Log) Call(op Op) (answered func(answer string)) {
 		l.seq++
 		l.ops[i].Output, l.ops[i].Return = answer, l.seq
 	}
+}
+
+// String is every operation with its interval, for a person who has to find out.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out strings.Builder
+	for _, o := range l.ops {
+		fmt.Fprintf(&out, "%d..%d %+v: %v\n", o.Call, o.Return, o.Input, o.Output)
+	}
+	return out.String()
 }
 
 // Judge says whether the history of every object is one that the model allows;

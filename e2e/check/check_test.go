@@ -43,6 +43,8 @@ func TestHistoriesThatTheProtocolAllows(t *testing.T) {
 		"a claim, another's, its end":              judge(Submit, told{k("claim", "h1", "b"), "mine"}, told{k("claim", "h2", "b"), "held by h1"}, told{k("settle", "h1", "b"), "ok"}, told{k("claim", "h2", "b"), "settled by h1"}),
 		"a lost settle":                            judge(Submit, told{k("claim", "h1", "b"), "mine"}, told{k("settle", "h1", "b"), Unknown}, told{k("unclaim", "h1", "b"), "conflict"}),
 		"submits that join":                        judge(Streams, told{k("submit", "", "b"), "new h1"}, told{k("submit", "", "b"), "joined h1"}, told{k("submit", "", "c"), "reused"}),
+		"a submit that ended typed, committed":     judge(Streams, told{k("submit", "", "b"), "refused"}, told{k("submit", "", "c"), "reused"}, told{k("submit", "", "b"), "refused"}),
+		"a submit that ended typed, uncommitted":   judge(Streams, told{k("submit", "", "b"), "refused"}, told{k("submit", "", "c"), "new h2"}),
 		"a lost submit that somebody joins":        judge(Streams, told{k("submit", "", "b"), Unknown}, told{k("submit", "", "b"), "joined h1"}, told{k("submit", "", "b"), "joined h1"}),
 		"a promise given back":                     judge(Promises(4), told{p("reserve", "a", 3), "ok"}, told{p("reserve", "b", 2), "capacity"}, told{p("release", "a", 0), "ok"}, told{p("reserve", "b", 2), "ok"}),
 		"a lost reserve that may have taken space": judge(Promises(4), told{p("reserve", "a", 3), Unknown}, told{p("reserve", "b", 2), "capacity"}),

@@ -6,14 +6,15 @@ import "strings"
 // a handoff, the same body joins it, another body is refused, and only a handoff
 // that ended before its commit leaves the key free again. States are free and
 // held|handoff|body; answers are new H, joined H, reused, and refused where the
-// handoff ended typed. A lost answer may have made the handoff of that name, or
-// one that nobody knows yet.
+// handoff ended typed: before its commit, which frees the key, or after it, which
+// does not. A lost answer may have made the handoff of that name, or one that
+// nobody knows yet.
 var Streams = Model{Name: "submits", First: "free", Step: func(s string, op Op, answer string) []string {
 	part := append(strings.Split(s, "|"), "", "")
 	kind, who, body := part[0], part[1], part[2]
 	word, id, _ := strings.Cut(answer, " ")
 	switch {
-	case answer == Unknown && kind == "free":
+	case (answer == Unknown || answer == "refused") && kind == "free": // a typed end may have come after the commit
 		return []string{s, "held|?|" + op.Body}
 	case answer == Unknown, answer == "refused":
 		return []string{s, "free"}

@@ -65,7 +65,7 @@ func TestHistoriesOfRealProcessesAreLegal(t *testing.T) {
 	all.Wait()
 	s.atRest(t)
 	if !submits.Judge(check.Streams, judged) {
-		t.Errorf("the answers to %d submits have no legal order", submits.Len())
+		t.Errorf("the answers to %d submits have no legal order:\n%s", submits.Len(), &submits)
 	}
 	facts, err := s.Facts(t.Context(), m)
 	if err != nil {
