@@ -34,14 +34,18 @@ func newHub(limit int, over func(*stream, string)) *hub {
 func streamKey(tenant, id string) string { return tenant + "/" + id }
 
 // join follows the stream of an id, or makes it; made says that the caller owns
-// it now and must run it.
+// it now and must run it. Refused for another body, s is the stream that is in
+// the way where it is not known yet whether that holds the key.
 func (h *hub) join(tenant, id string, body handoff.Digest) (f Follower, s *stream, made bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := streamKey(tenant, id)
 	if s := h.byID[k]; s != nil && !refusedBeforeCommit(s) && !s.isForgone() {
 		if s.body != body {
-			return nil, nil, false, handoff.Errorf(handoff.CodeKeyReused, "the idempotency key was used with another body")
+			if s.isOver() || s.roleNow() != roleNone {
+				s = nil
+			}
+			return nil, s, false, handoff.Errorf(handoff.CodeKeyReused, "the idempotency key was used with another body")
 		}
 		return s.follow(true), s, false, nil
 	}

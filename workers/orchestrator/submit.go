@@ -54,6 +54,12 @@ func (o *Orchestrator) Submit(ctx context.Context, r Request) (Follower, error) 
 		return nil, err
 	}
 	f, s, made, err := o.hub.join(r.Tenant, id, r.Body)
+	for err != nil && s != nil { // the other body's claim is being looked up: it may be the one that is refused
+		if s.decided(ctx, o.cfg.StartTimeout) == roleNone && !s.isOver() {
+			return nil, handoff.Errorf(handoff.CodeUnavailable, "another body is being looked up under this idempotency key")
+		}
+		f, s, made, err = o.hub.join(r.Tenant, id, r.Body)
+	}
 	if err != nil {
 		return nil, err
 	}

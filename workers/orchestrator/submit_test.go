@@ -70,6 +70,40 @@ func TestAKeyUsedWithAnotherBodyIsRefused(t *testing.T) {
 	f.clean()
 }
 
+// A submit under another body that is still looked up does not hold the key: the
+// body that does is not refused for it.
+func TestABodyThatIsLookedUpRefusesNoOther(t *testing.T) {
+	f := gateways(t, "a")
+	o := f.gates["a"]
+	id, err := publicID(ask("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, s, _, err := o.hub.join(ask("k").Tenant, id, handoff.Digest{2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	got := make(chan error, 1)
+	go func() {
+		fo, err := o.Submit(t.Context(), ask("k"))
+		if err == nil {
+			_, _ = read(t, fo)
+		}
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		t.Fatalf("decided before the other was: %v", err)
+	case <-time.After(10 * time.Millisecond):
+	}
+	o.refuse(s, handoff.Errorf(handoff.CodeKeyReused, "the idempotency key was used with another body"))
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	f.clean()
+}
+
 func TestWithoutAKeyEverySubmitIsItsOwn(t *testing.T) {
 	f := gateways(t, "a")
 	one, two := f.submit("a", ask("")), f.submit("a", ask(""))
