@@ -48,9 +48,19 @@ type Stage struct {
 	Wall    *Wall                      // nil: the fleet shares the host's network namespace
 }
 
-// Open starts a fleet and waits until every pair is served. The caller closes
-// it, also after an error.
+// Open starts a fleet and waits until every pair is served. Close what it gives,
+// also beside an error.
 func Open(ctx context.Context, p fleet.Programs, o fleet.Options) (*Stage, error) {
+	s, err := Start(ctx, p, o)
+	if err != nil {
+		return s, err
+	}
+	return s, s.Serves(ctx)
+}
+
+// Start begins a fleet in a folder of its own, with a client for each gateway; it
+// need not be one that serves anybody. Close what it gives, also beside an error.
+func Start(ctx context.Context, p fleet.Programs, o fleet.Options) (*Stage, error) {
 	s := &Stage{Clients: map[string]*traffic.Client{}}
 	dir, err := os.MkdirTemp("", "surehand-e2e-")
 	if err != nil {
@@ -60,10 +70,7 @@ func Open(ctx context.Context, p fleet.Programs, o fleet.Options) (*Stage, error
 	for name, address := range s.HTTP {
 		s.Clients[name] = traffic.NewClient(address)
 	}
-	if err != nil {
-		return s, err
-	}
-	return s, s.Serves(ctx)
+	return s, err
 }
 
 // Close stops everything and removes what it left.

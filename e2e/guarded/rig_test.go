@@ -16,6 +16,7 @@ import (
 
 	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/fleet/fleettest"
 	"github.com/surehand/surehand/e2e/traffic"
 	"github.com/surehand/surehand/workers/access"
 )
@@ -43,16 +44,7 @@ const (
 // at the end that nothing is held.
 func open(t *testing.T, o fleet.Options) *guarded {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("real processes are not for -short")
-	}
-	p, err := fleet.Build(t.Context(), patient)
-	if errors.Is(err, fleet.ErrNoTemporal) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := fleettest.Built(t, patient)
 	dir, err := os.MkdirTemp("", "surehand-g-")
 	if err != nil {
 		t.Fatal(err)

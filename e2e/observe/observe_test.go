@@ -23,6 +23,7 @@ import (
 	"github.com/surehand/surehand/deploy/observe"
 	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/fleet/fleettest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,13 +45,7 @@ func TestEveryQueryOfTheDashboardReturnsData(t *testing.T) {
 	if err != nil {
 		t.Skip("needs prometheus on PATH (Debian's package)")
 	}
-	p, err := fleet.Build(t.Context(), false)
-	if errors.Is(err, fleet.ErrNoTemporal) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := fleettest.Built(t, false)
 	s, err := chaos.Open(t.Context(), p, chaos.Options())
 	defer func() {
 		if err := s.Close(); err != nil {

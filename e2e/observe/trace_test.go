@@ -3,7 +3,6 @@ package observe
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fault"
 	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/fleet/fleettest"
 )
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
@@ -22,16 +22,7 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 // traced opens a fleet whose processes all send their spans to a collector.
 func traced(t *testing.T) (*chaos.Stage, *collector) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("real processes are not for -short")
-	}
-	p, err := fleet.Build(t.Context(), false)
-	if errors.Is(err, fleet.ErrNoTemporal) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := fleettest.Built(t, false)
 	c := collect(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.address)
 	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0") // only what brings a sampled trace

@@ -1,15 +1,13 @@
 package scenario
 
 import (
-	"errors"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fleet"
-	"github.com/surehand/surehand/e2e/traffic"
+	"github.com/surehand/surehand/e2e/fleet/fleettest"
 )
 
 // D's blocks are four times P's: each pair serves short and long prompts, every
@@ -54,31 +52,15 @@ func TestALayoutThatCannotBeIsRefusedByNameBeforeAnyPrefill(t *testing.T) {
 // unserved starts a fleet of one's own that is not expected to serve anybody.
 func unserved(t *testing.T, o fleet.Options) *stage {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("real processes are not for -short")
-	}
-	p, err := programs()
-	if errors.Is(err, fleet.ErrNoTemporal) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "surehand-e2e-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &stage{&chaos.Stage{Clients: map[string]*traffic.Client{}}}
+	p := fleettest.Programs(t, programs)
+	st, err := chaos.Start(t.Context(), p, o)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := st.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if s.Fleet, err = fleet.Start(t.Context(), p, dir, o); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	for name, address := range s.HTTP {
-		s.Clients[name] = traffic.NewClient(address)
-	}
-	return s
+	return &stage{st}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fault"
 	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/fleet/fleettest"
 	"github.com/surehand/surehand/workflows"
 )
 
@@ -91,17 +92,8 @@ func TestANewWorkerGoesOnWithAnOldOnesHandoff(t *testing.T) {
 
 func releases(t *testing.T) (now, old fleet.Programs) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("real processes are not for -short")
-	}
-	now, err := programs()
-	if errors.Is(err, fleet.ErrNoTemporal) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	old, err = fleet.Release(t.Context(), now, fleet.Previous)
+	now = fleettest.Programs(t, programs)
+	old, err := fleet.Release(t.Context(), now, fleet.Previous)
 	if errors.Is(err, fleet.ErrNoRelease) {
 		t.Skip(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/fleet/fleettest"
 	"github.com/surehand/surehand/e2e/traffic"
 )
 
@@ -73,16 +74,7 @@ func open(t *testing.T, o fleet.Options) *stage {
 
 func launch(t *testing.T, o fleet.Options) *stage {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("real processes are not for -short")
-	}
-	p, err := programs()
-	if errors.Is(err, fleet.ErrNoTemporal) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := fleettest.Programs(t, programs)
 	s, err := chaos.Open(t.Context(), p, o)
 	if err != nil {
 		t.Fatal(errors.Join(err, s.Close()))
