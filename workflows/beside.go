@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -23,11 +25,8 @@ func (r *run) tell() {
 	ctx, r.hush = workflow.WithCancel(r.undo)
 	in := r.input(cmd)
 	in.Token = &token
-	r.beside(ctx, func(ctx workflow.Context) {
-		out, err := r.run(ctx, cmd, in)
-		if code, _ := codeOf(err); code.Advice() == handoff.RetrySame && ctx.Err() == nil {
-			err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, tellOptions(r.in)), string(cmd.Step), in).Get(ctx, &out)
-		}
+	told := func(done workflow.Future) {
+		out, err := output(ctx, done)
 		code, detail := codeOf(err)
 		if ctx.Err() != nil {
 			return // no longer so
@@ -36,49 +35,43 @@ func (r *run) tell() {
 		if code == handoff.CodeGone && r.coord.Plan().Attempt == cmd.Plan.Attempt {
 			r.coord.StreamEnded(code, detail) // the reader's own word: nobody reads this handoff
 		}
+	}
+	r.beside(r.begin(ctx, cmd, in), func(done workflow.Future) {
+		_, err := output(ctx, done)
+		if code, _ := codeOf(err); code.Advice() != handoff.RetrySame || ctx.Err() != nil {
+			told(done)
+			return
+		}
+		r.beside(workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, tellOptions(r.in)), string(cmd.Step), in), told)
 	})
 }
 
 // watchDecode looks now and then whether TD still holds a committed target, so
 // that a handoff whose reader died ends too (L1): nobody would signal its end.
-func (r *run) watchDecode(ctx workflow.Context) {
-	seen := 0 // times in a row that the decode was found over
-	for {
-		if err := workflow.Await(ctx, func() bool { return r.coord.Phase() == handoff.PhaseDecoding || r.coord.Outcome() != nil }); err != nil {
-			return
-		}
-		if r.coord.Outcome() != nil {
-			return
-		}
-		pause := watchEvery(r.in)
-		if seen > 0 {
-			pause = r.in.Lease // a stream that ended well may be reported a moment later
-		}
-		if err := workflow.Sleep(ctx, pause); err != nil {
-			return
-		}
-		attempt := r.coord.Plan().Attempt
+func (r *run) watchDecode(pause time.Duration, suspected bool) {
+	r.watched = true
+	r.when(workflow.NewTimer(r.undo, pause), func(workflow.Future) {
 		if r.coord.Phase() != handoff.PhaseDecoding {
-			seen = 0
-			continue // another epoch's decode may follow
+			r.watched = false // another epoch's decode may follow
+			return
 		}
 		cmd := handoff.Command{Step: steps.StepWatch, Plan: r.coord.Plan()}
-		out, err := r.run(ctx, cmd, r.input(cmd))
-		code, _ := codeOf(err)
-		over := out.Verdict == handoff.VerdictOver || code != handoff.CodeNone && code.Advice() != handoff.RetrySame
-		switch {
-		case !over: // or D's daemon is silent; the execution timeout bounds that
-			seen = 0
-		case r.coord.Phase() != handoff.PhaseDecoding || r.coord.Plan().Attempt != attempt:
-			seen = 0
-		case seen == 0:
-			seen++
-		default:
-			r.coord.StreamEnded(handoff.CodeStreamBroken, "the decode's lease ended: nobody reads the stream")
-			r.changed = true
-			return
-		}
-	}
+		r.when(r.begin(r.undo, cmd, r.input(cmd)), func(done workflow.Future) {
+			out, err := output(r.undo, done)
+			code, _ := codeOf(err)
+			over := out.Verdict == handoff.VerdictOver || code != handoff.CodeNone && code.Advice() != handoff.RetrySame
+			switch {
+			case r.coord.Phase() != handoff.PhaseDecoding:
+				r.watched = false
+			case !over, r.coord.Plan().Attempt != cmd.Plan.Attempt: // or D's daemon is silent; the execution timeout bounds that
+				r.watchDecode(watchEvery(r.in), false)
+			case !suspected:
+				r.watchDecode(r.in.Lease, true) // a stream that ended well may be reported a moment later
+			default:
+				r.coord.StreamEnded(handoff.CodeStreamBroken, "the decode's lease ended: nobody reads the stream")
+			}
+		})
+	})
 }
 
 // decided runs what follows from a decided outcome: the reader hears of a
@@ -112,9 +105,8 @@ func (r *run) report(step handoff.Step) {
 	out := r.outcome()
 	out.Spans = nil
 	in.Outcome = &out
-	r.beside(r.undo, func(ctx workflow.Context) {
-		_, err := r.run(ctx, cmd, in)
-		if code, _ := codeOf(err); code != handoff.CodeNone && step == steps.StepSettle {
+	r.beside(r.begin(r.undo, cmd, in), func(done workflow.Future) {
+		if code, _ := codeOf(done.Get(r.undo, nil)); code != handoff.CodeNone && step == steps.StepSettle {
 			r.insist(cmd, in, code) // a reader that cannot be reached has no client to tell
 		}
 	})

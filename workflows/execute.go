@@ -12,10 +12,9 @@ import (
 	"github.com/surehand/surehand/contracts/steps"
 )
 
-// execute runs one step to its end and turns whatever came into a result.
-func (r *run) execute(ctx workflow.Context, cmd handoff.Command) handoff.Result {
-	in := r.input(cmd)
-	out, err := r.run(ctx, cmd, in)
+// result turns whatever came of a step into what the coordinator is told.
+func (r *run) result(ctx workflow.Context, cmd handoff.Command, in steps.StepInput, done workflow.Future) handoff.Result {
+	out, err := output(ctx, done)
 	res := handoff.Result{Step: cmd.Step, Attempt: cmd.Plan.Attempt, Verdict: out.Verdict}
 	res.Code, res.Detail = codeOf(err)
 	if late := r.expired || r.left(ctx) <= leftMin; late && (cmd.Step == handoff.StepPlace || forward(cmd.Step) && res.Code != handoff.CodeNone) {
@@ -51,20 +50,23 @@ func (r *run) input(cmd handoff.Command) steps.StepInput {
 	return in
 }
 
-// run chooses how the step is executed: in the workflow task itself wherever
+// begin chooses how the step is executed: in the workflow task itself wherever
 // that is soon over.
-func (r *run) run(ctx workflow.Context, cmd handoff.Command, in steps.StepInput) (out steps.Output, err error) {
+func (r *run) begin(ctx workflow.Context, cmd handoff.Command, in steps.StepInput) workflow.Future {
 	switch {
 	case cmd.Step == handoff.StepPlace:
 		// Normal activity: its completion is an event of the history before any
 		// operation of the new epoch is issued (rule 2).
-		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, placeOptions()), string(cmd.Step), in).Get(ctx, &out)
+		return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, placeOptions()), string(cmd.Step), in)
 	case r.in.Long && (cmd.Step == handoff.StepPrefill || cmd.Step == handoff.StepTransfer):
-		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, longOptions(r.left(ctx), cmd)), string(cmd.Step), in).Get(ctx, &out)
-	default:
-		err = workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, localOptions(r.left(ctx), cmd)), string(cmd.Step), in).Get(ctx, &out)
+		return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, longOptions(r.left(ctx), cmd)), string(cmd.Step), in)
 	}
-	if err != nil {
+	return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, localOptions(r.left(ctx), cmd)), string(cmd.Step), in)
+}
+
+// output is what a step that is done told.
+func output(ctx workflow.Context, done workflow.Future) (out steps.Output, err error) {
+	if err = done.Get(ctx, &out); err != nil {
 		out = partOf(err)
 	}
 	return out, err
@@ -78,9 +80,9 @@ func (r *run) insist(cmd handoff.Command, in steps.StepInput, code handoff.Code)
 		r.park(cmd, code)
 		return
 	}
-	r.beside(r.undo, func(ctx workflow.Context) {
-		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, undoOptions(cmd)), string(cmd.Step), in).Get(ctx, nil)
-		if code, _ := codeOf(err); code != handoff.CodeNone {
+	again := workflow.ExecuteActivity(workflow.WithActivityOptions(r.undo, undoOptions(cmd)), string(cmd.Step), in)
+	r.beside(again, func(done workflow.Future) {
+		if code, _ := codeOf(done.Get(r.undo, nil)); code != handoff.CodeNone {
 			r.park(cmd, code)
 		}
 	})

@@ -4,6 +4,8 @@
 package workflows
 
 import (
+	"slices"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -28,32 +30,69 @@ func Handoff(ctx workflow.Context, in steps.Input) (steps.Outcome, error) {
 		if r.coord.Ended() && r.running == 0 {
 			break
 		}
-		r.changed = false
+		r.unwatch()
 		// Disconnected: a cancel must not keep the undo steps from running (rule 27).
-		if err := workflow.Await(r.undo, func() bool { return r.changed }); err != nil {
+		if err := workflow.Await(r.undo, func() bool { return r.changed || r.called() || r.ready() }); err != nil {
 			return steps.Outcome{}, err
 		}
+		r.changed = false
+		r.hear()
+		r.goOn()
 	}
+	defer r.unwatch() // after what finish writes: so it stands in stored histories
 	return r.finish(ctx)
 }
 
 // start runs one command beside the others; its result steps the coordinator.
 func (r *run) start(cmd handoff.Command) {
-	base := r.undo
+	ctx := r.undo
 	if forward(cmd.Step) {
-		base = r.attempt
+		ctx = r.attempt
 	}
-	r.beside(base, func(ctx workflow.Context) { r.apply(r.execute(ctx, cmd)) })
+	in := r.input(cmd)
+	r.beside(r.begin(ctx, cmd, in), func(done workflow.Future) { r.apply(r.result(ctx, cmd, in, done)) })
 }
 
-// beside runs fn beside everything else; the run does not end before it.
-func (r *run) beside(ctx workflow.Context, fn func(workflow.Context)) {
+// waiting is what a run goes on with once a future is ready.
+type waiting struct {
+	future workflow.Future
+	then   func(workflow.Future)
+}
+
+// when goes on with then once f is ready. The run's one coroutine does that for
+// all of them: the dispatcher walks every coroutine at every event, and each
+// visit costs two switches of goroutines and a timer.
+func (r *run) when(f workflow.Future, then func(workflow.Future)) {
+	r.waits = append(r.waits, waiting{f, then})
+}
+
+// beside is when, and the run does not end before it.
+func (r *run) beside(f workflow.Future, then func(workflow.Future)) {
 	r.running++
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		fn(ctx)
+	r.when(f, func(f workflow.Future) {
+		then(f)
 		r.running--
-		r.changed = true
 	})
+}
+
+func (w waiting) isReady() bool { return w.future.IsReady() }
+
+func (r *run) ready() bool { return slices.ContainsFunc(r.waits, waiting.isReady) }
+
+// goOn takes up what became ready, in the order in which it was begun.
+func (r *run) goOn() {
+	var now, later []waiting
+	for _, w := range r.waits {
+		if w.isReady() {
+			now = append(now, w)
+		} else {
+			later = append(later, w)
+		}
+	}
+	r.waits = later
+	for _, w := range now {
+		w.then(w.future)
+	}
 }
 
 // apply steps the coordinator and follows what the step means for the run.

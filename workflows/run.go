@@ -25,22 +25,26 @@ type run struct {
 	bytes   uint64
 	ended   *steps.Ended
 
-	attempt workflow.Context // of the steps of the present attempt
-	stop    workflow.CancelFunc
-	hush    workflow.CancelFunc // ends telling a reader what is no longer so
-	root    workflow.Context
-	undo    workflow.Context // disconnected
-	running int
-	changed bool
-	first   handoff.Epoch
-	expired bool // the deadline of the first token passed
-	timed   bool // the deadline is watched
-	watched bool // the decode is watched
-	settled bool
-	toldEnd handoff.Reader
-	since   time.Time      // the present way to a first token began
-	resumed *steps.Resumed // the last one
-	pin     *steps.Pin     // an operator's
+	attempt   workflow.Context // of the steps of the present attempt
+	stop      workflow.CancelFunc
+	hush      workflow.CancelFunc // ends telling a reader what is no longer so
+	root      workflow.Context
+	undo      workflow.Context // disconnected
+	waits     []waiting
+	running   int                     // of them, those that the run does not end before
+	changed   bool                    // by a handler
+	ends      workflow.ReceiveChannel // the reader's word
+	readers   workflow.ReceiveChannel // a client that came back
+	cancelled bool                    // the client's cancel was heard
+	first     handoff.Epoch
+	expired   bool                // the deadline of the first token passed
+	untime    workflow.CancelFunc // ends watching the deadline; nil: it is not watched
+	watched   bool                // the decode is watched
+	settled   bool
+	toldEnd   handoff.Reader
+	since     time.Time      // the present way to a first token began
+	resumed   *steps.Resumed // the last one
+	pin       *steps.Pin     // an operator's
 }
 
 func newRun(ctx workflow.Context, in steps.Input) *run {
@@ -73,46 +77,39 @@ func (r *run) listen(ctx workflow.Context) {
 	must(workflow.SetUpdateHandlerWithOptions(ctx, steps.UpdateSteer, func(_ workflow.Context, s steps.Steer) (steps.Steered, error) {
 		return r.steer(s), nil
 	}, workflow.UpdateHandlerOptions{Validator: r.maySteer}))
-	workflow.Go(r.undo, func(ctx workflow.Context) { r.hear(ctx, r.root.Done()) })
+	r.ends = workflow.GetSignalChannel(r.undo, steps.SignalEnded)
+	r.readers = workflow.GetSignalChannel(r.undo, steps.SignalReattach)
 }
 
-// hear takes what comes from outside, for as long as the run goes on. It is one
-// coroutine for all of it, as each costs something at every step.
-func (r *run) hear(ctx workflow.Context, cancelled workflow.ReceiveChannel) {
-	sources := workflow.NewSelector(ctx)
-	over := false
-	if cancelled != nil {
-		sources.AddReceive(cancelled, func(workflow.ReceiveChannel, bool) {
-			over = true // closed for good: it would be heard again and again
-			r.coord.Cancel()
-		})
+// called says that something came from outside.
+func (r *run) called() bool {
+	return r.ends.Len() > 0 || r.readers.Len() > 0 || !r.cancelled && r.root.Err() != nil
+}
+
+// hear takes what came from outside.
+func (r *run) hear() {
+	if !r.cancelled && r.root.Err() != nil {
+		r.cancelled = true
+		r.coord.Cancel()
 	}
-	sources.AddReceive(workflow.GetSignalChannel(ctx, steps.SignalEnded), func(c workflow.ReceiveChannel, _ bool) {
-		var e steps.Ended
-		c.Receive(ctx, &e)
+	for e := (steps.Ended{}); r.ends.ReceiveAsync(&e); e = (steps.Ended{}) {
 		r.streamEnded(e)
-	})
-	sources.AddReceive(workflow.GetSignalChannel(ctx, steps.SignalReattach), func(c workflow.ReceiveChannel, _ bool) {
-		var at steps.ReaderAt
-		c.Receive(ctx, &at)
-		r.reattach(at)
-	})
-	for !over {
-		sources.Select(ctx)
-		r.changed = true
 	}
-	r.hear(ctx, nil)
+	for at := (steps.ReaderAt{}); r.readers.ReceiveAsync(&at); at = (steps.ReaderAt{}) {
+		r.reattach(at)
+	}
 }
 
 // mind starts what watches over a phase when the phase is first reached.
 func (r *run) mind() {
-	if !r.timed && r.onTheWay() {
-		r.timed = true
-		workflow.Go(r.undo, r.deadline)
+	if !r.coord.Ended() {
+		r.unwatch()
+	}
+	if r.untime == nil && r.onTheWay() {
+		r.deadline()
 	}
 	if !r.watched && r.in.Record == steps.RecordRequest && r.coord.Phase() == handoff.PhaseDecoding {
-		r.watched = true
-		workflow.Go(r.undo, r.watchDecode)
+		r.watchDecode(watchEvery(r.in), false)
 	}
 }
 
@@ -183,24 +180,22 @@ func (r *run) reattach(at steps.ReaderAt) {
 
 // deadline bounds the way to the first token over all epochs (L1). The attempt
 // is stopped, and its failure then fenced like any other.
-func (r *run) deadline(ctx workflow.Context) {
-	for {
-		if err := workflow.Await(ctx, func() bool { return r.onTheWay() || r.coord.Outcome() != nil }); err != nil || r.coord.Outcome() != nil {
-			return
-		}
-		timed, cancel := workflow.WithCancel(ctx)
-		timer := workflow.NewTimer(timed, r.left(ctx))
-		if err := workflow.Await(ctx, func() bool { return timer.IsReady() || !r.onTheWay() }); err != nil {
-			cancel()
-			return
-		}
-		if timer.IsReady() && r.onTheWay() {
-			r.expired, r.changed = true, true
+func (r *run) deadline() {
+	ctx, untime := workflow.WithCancel(r.undo)
+	r.untime = untime
+	r.when(workflow.NewTimer(ctx, r.left(ctx)), func(workflow.Future) {
+		if ctx.Err() == nil && r.onTheWay() {
+			r.expired = true
 			r.stop()
-			cancel()
-			return
 		}
-		cancel()
+	})
+}
+
+// unwatch ends what watches a deadline that no longer counts.
+func (r *run) unwatch() {
+	if r.untime != nil && !r.onTheWay() {
+		r.untime()
+		r.untime = nil
 	}
 }
 

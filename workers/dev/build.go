@@ -14,12 +14,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
 const (
 	modulePath    = "github.com/surehand/surehand"
 	progressEvery = 5 * time.Second
+	turnEvery     = 200 * time.Millisecond
 	buildTimeout  = 30 * time.Minute
 	buildsKept    = 3 // of one binary: another checkout may need its own
 )
@@ -95,15 +97,44 @@ func (p places) build(ctx context.Context, b binary) (string, error) {
 	if err := os.MkdirAll(p.cache, 0o755); err != nil {
 		return "", err
 	}
-	unfinished := fmt.Sprintf("%s.building-%d", path, os.Getpid())
+	turn, err := p.turn(ctx, b)
+	if err != nil {
+		return "", err
+	}
+	defer turn.Close()
+	if executable(path) {
+		return path, nil // built by another run meanwhile
+	}
+	unfinished := path + ".building"
 	if err := p.compile(ctx, b, unfinished); err != nil {
 		return "", errors.Join(err, removeIfThere(unfinished))
 	}
-	// Two runs may build at once; each renames a whole file of the same sources.
 	if err := os.Rename(unfinished, path); err != nil {
 		return "", err
 	}
 	return path, p.forget(b)
+}
+
+// turn waits until no other run builds b: side by side they would take twice as
+// long, each for the same result. It lasts until the file is closed.
+func (p places) turn(ctx context.Context, b binary) (*os.File, error) {
+	path := filepath.Join(p.cache, b.name+".lock")
+	began, told := time.Now(), time.Now()
+	for {
+		f, err := tryLock(path)
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return f, err
+		}
+		if now := time.Now(); now.Sub(told) >= progressEvery {
+			told = now
+			fmt.Fprintf(p.out, "another run builds %s … %.0f s\n", b.name, now.Sub(began).Seconds())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(turnEvery):
+		}
+	}
 }
 
 func (p places) compile(ctx context.Context, b binary, to string) error {
@@ -146,7 +177,7 @@ func (p places) forget(b binary) error {
 	}
 	var builds []made
 	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil && !strings.Contains(path, ".building-") {
+		if info, err := os.Stat(path); err == nil && !strings.HasSuffix(path, ".building") {
 			builds = append(builds, made{path, info.ModTime()})
 		}
 	}

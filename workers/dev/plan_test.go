@@ -189,11 +189,8 @@ func TestABinaryIsBuiltOnceForItsSources(t *testing.T) {
 	b := binary{name: "tool", dir: ".", target: "./tool", sources: []string{"tool", "go.mod"}, env: []string{"CGO_ENABLED=0", "GOFLAGS="}}
 	var progress bytes.Buffer
 	where := places{beside: t.TempDir(), source: sourceRoot(filepath.Join(root, "tool")), cache: cache, out: &progress}
-	first, err := where.find(t.Context(), b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !executable(first) || !strings.Contains(progress.String(), "built tool") {
+	first := where.findAtOnce(t, b, 3)
+	if !executable(first) || strings.Count(progress.String(), "built tool") != 1 {
 		t.Fatal(progress.String())
 	}
 	progress.Reset()
@@ -208,6 +205,31 @@ func TestABinaryIsBuiltOnceForItsSources(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(cache, "*building*")); err != nil || len(left) != 0 {
 		t.Fatal(left, err)
 	}
+}
+
+// findAtOnce has several runs look for b in the same moment; only the one that
+// builds it tells anything.
+func (p places) findAtOnce(t *testing.T, b binary, runs int) (path string) {
+	t.Helper()
+	type found struct {
+		path string
+		err  error
+	}
+	all := make(chan found, runs)
+	for range runs {
+		go func() {
+			path, err := p.find(t.Context(), b)
+			all <- found{path, err}
+		}()
+	}
+	for range runs {
+		f := <-all
+		if f.err != nil || path != "" && f.path != path {
+			t.Fatal(path, f)
+		}
+		path = f.path
+	}
+	return path
 }
 
 func TestWithoutSourcesAMissingBinaryIsExplained(t *testing.T) {
