@@ -25,6 +25,9 @@ func ClosePair(sc Scenario, most int) Closure {
 	p := &pair{}
 	var begun []string
 	for i, r := range requests {
+		if i == 1 && sc.Alone {
+			sc.Faults &= ofBoth
+		}
 		w, done := initialOf(sc, r, p.w[0])
 		p.w[i], begun = w, append(begun, done...)
 	}
@@ -68,6 +71,10 @@ func (p *pair) successors(out func(step)) {
 			n.adoptTables(m)
 			if f == 0 && !p.w[1-k].same(m) {
 				to.leaning = "a step of one request changed the other: " + x.String()
+			}
+			if n.lost != m.lost { // the bound is of both
+				m = m.fork()
+				m.lost = n.lost
 			}
 			to.w[k], to.w[1-k] = n, m
 			out(step{pairAct{k, x}, pairAct{k, x}, isFault, to})

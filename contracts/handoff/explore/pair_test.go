@@ -7,7 +7,7 @@ import (
 
 func TestTwoRequestsOnTheSameDaemonsAreLikeOne(t *testing.T) {
 	for _, sc := range Pairs {
-		c := ClosePair(sc, bound(t))
+		c := ClosePair(sc, shortStates)
 		t.Log(c)
 		if c.Failed() {
 			t.Fatalf("%s\n%s", c.Violation, strings.Join(c.Trace, "\n"))

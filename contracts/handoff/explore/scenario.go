@@ -23,6 +23,9 @@ type Scenario struct {
 	MaxStates   int       // 0: the caller's bound
 	Room        int       // attempts that each engine's memory holds at once; 0: any
 	Mirror      bool      // two requests that are alike: a state and its mirror image are one
+	Alone       bool      // of two requests only one is struck by faults that are its own
+	Bounded     bool      // only Losses of the answers that a worker could have are lost; else any number
+	Losses      uint8     // of two requests together
 }
 
 // fault is a set of things that may go wrong, each once.
@@ -84,6 +87,7 @@ type set struct {
 	at      [many]int // index of each attempt's D
 	body    [many]handoff.Origin
 	shape   handoff.Shape
+	begun   bool // the scenario's first steps are done: its bounds hold
 }
 
 func (sc Scenario) prepare(request handoff.HandoffID) *set {

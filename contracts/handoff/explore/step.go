@@ -132,10 +132,14 @@ func (w *world) taskSteps(i int, out emit) {
 				r != nil && r.State == handoff.TargetVerified && w.Omit.Has(handoff.RuleQuestion) {
 				done(actMoved, 0, with(handoff.CodeNone))
 			}
-			done(actMoveFails, 0, with(handoff.CodeUnavailable))
+			if free := !w.movable(int(t.attempt)); free || w.mayLose() {
+				done(actMoveFails, 0, func(n *world, y *worker) { n.lose(free); n.result(y, t, handoff.CodeUnavailable) })
+			}
 		case t.step == kindCommit:
 			done(actCommitAnswered, 0, func(n *world, y *worker) { n.result(y, t, n.commit(int(t.attempt))) })
-			done(actCommitSilent, 0, with(handoff.CodeUnavailable))
+			if w.mayLose() {
+				done(actCommitSilent, 0, func(n *world, y *worker) { n.lose(false); n.result(y, t, handoff.CodeUnavailable) })
+			}
 		default:
 			w.closingSteps(i, k, t, done, out)
 		}
@@ -160,7 +164,33 @@ func (w *world) closingSteps(i, k int, t task, done func(actKind, handoff.Verdic
 	default:
 		done(actAsked, v, func(n *world, y *worker) { n.verdict(y, t, n.ask(t)) })
 	}
-	done(actSilent, handoff.VerdictUnknown, func(n *world, y *worker) { n.verdict(y, t, handoff.VerdictUnknown) })
+	if free := v == handoff.VerdictUnknown; free || w.mayLose() {
+		done(actSilent, handoff.VerdictUnknown, func(n *world, y *worker) { n.lose(free); n.verdict(y, t, handoff.VerdictUnknown) })
+	}
+}
+
+// mayLose says whether one more answer may be lost.
+func (w *world) mayLose() bool { return !w.Bounded || !w.begun || w.lost < w.Losses }
+
+func (w *world) lose(free bool) {
+	if w.Bounded && !free {
+		w.lost++
+	}
+}
+
+// movable says whether a may still become validated, so that a worker which
+// waits for that is answered; else it hears of a failure.
+func (w *world) movable(a int) bool {
+	t, s := w.targetOf(a), w.sourceOf(a)
+	switch {
+	case t != nil && t.State >= handoff.TargetValidated:
+		return !t.State.Final()
+	case s != nil && s.State == handoff.SourceClosed || s == nil && !w.grantorLives():
+		return false
+	case t == nil:
+		return w.td[w.at[a]].Incarnation == w.plans[a].D.Incarnation && w.roomAt(w.at[a])
+	}
+	return s != nil || w.roomP()
 }
 
 // placeSteps: the current worker's task completes with *place* scheduled, and

@@ -31,6 +31,7 @@ type world struct {
 	reset     bool   // this run is a reset one
 
 	soup uint64 // messages sent; never taken out
+	lost uint8  // answers, where a scenario bounds them
 
 	// Memory, by attempt.
 	source  [many][2]handoff.Origin // at P
@@ -169,6 +170,7 @@ func initialOf(sc Scenario, request handoff.HandoffID, beside *world) (*world, [
 		w = chosen
 		w.normalise()
 	}
+	w.begun, w.lost, w.print = true, 0, 0
 	return w, done
 }
 

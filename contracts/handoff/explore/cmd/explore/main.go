@@ -17,11 +17,12 @@ func main() {
 	maxStates := flag.Int("max-states", 2_000_000, "stop a search at about this many states")
 	mutants := flag.Bool("mutants", false, "search the mutants instead: each must be caught")
 	closure := flag.Bool("close", false, "walk depth first, with leaks and fair runs judged, in a word a state; two requests as well")
+	pairs := flag.Bool("pairs", false, "with -close: two requests only")
 	trace := flag.Bool("trace", false, "print traces")
 	flag.Parse()
 	failed := false
 	if *closure {
-		failed = runClosures(*name, *maxStates)
+		failed = runClosures(*name, *maxStates, *pairs)
 	} else if *mutants {
 		failed = runMutants(*name, *maxStates, *trace)
 	} else {
@@ -51,7 +52,7 @@ func runScenarios(name string, maxStates int) (failed bool) {
 // heap bounds what the collector lets the walk grow to.
 const heap = 5 << 30
 
-func runClosures(name string, maxStates int) (failed bool) {
+func runClosures(name string, maxStates int, pairs bool) (failed bool) {
 	debug.SetMemoryLimit(heap)
 	one := func(sc explore.Scenario, name string, walk func(explore.Scenario, int) explore.Closure) {
 		if !strings.Contains(sc.Name, name) {
@@ -65,8 +66,10 @@ func runClosures(name string, maxStates int) (failed bool) {
 			printTrace(c.Trace)
 		}
 	}
-	for _, sc := range explore.Scenarios {
-		one(sc, name, explore.Close)
+	if !pairs {
+		for _, sc := range explore.Scenarios {
+			one(sc, name, explore.Close)
+		}
 	}
 	for _, sc := range explore.Pairs {
 		one(sc, strings.TrimPrefix(name, "two requests: "), explore.ClosePair)
