@@ -113,6 +113,37 @@ func init() {
 	add("reset", "the worker's next execution is a reset run", func(s *Sim, _ *message) { s.history.reset = true })
 }
 
+// idle lists the faults that would change nothing if they struck at a message now.
+func (s *Sim) idle(m *message) (out []string) {
+	for name, nothing := range map[string]bool{
+		"lose":              m.local,
+		"corrupt":           m.damage == nil,
+		"corrupt-source":    !s.lends("p"),
+		"preempt":           !s.lends("p"),
+		"kill-g0":           s.gateways["g0"].life.dead(),
+		"kill-g1":           s.gateways["g1"].life.dead(),
+		"restart-d0":        s.hosts["d0"].daemon.dead(),
+		"restart-p":         s.hosts["p"].daemon.dead(),
+		"restart-host-d0":   s.hosts["d0"].daemon.dead() || s.hosts["d0"].engine.life.dead(),
+		"restart-d0.engine": s.hosts["d0"].engine.life.dead(),
+	} {
+		if nothing {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// lends says whether a host has computed something that may still be read.
+func (s *Sim) lends(at string) bool {
+	for _, p := range s.hosts[at].engine.sources {
+		if p.blocks != nil && !p.closed {
+			return true
+		}
+	}
+	return false
+}
+
 // bear adds time that a client has to wait through.
 func (s *Sim) bear(d time.Duration) {
 	s.mu.Lock()

@@ -56,6 +56,7 @@ type Report struct {
 	Violations []string
 	Transcript []string
 	Points     []string // reached, in the order of their first arrival
+	After      []After  // the same, since the last strike
 	Struck     int
 	Steps      int
 	Outcome    string // of the workflow
@@ -63,6 +64,13 @@ type Report struct {
 	Reached    map[string]int
 	owners     *check.Log
 	Unjudged   string // why the end of this run says nothing; empty: it was judged
+}
+
+// After is a point that is still reached once the last strike has struck: where
+// one more may strike, and which would change nothing there.
+type After struct {
+	Point string
+	Idle  []string // faults
 }
 
 // Failed says whether anything broke.
@@ -84,6 +92,7 @@ type Sim struct {
 	lanes  map[*lane]bool
 	out    Report
 	seen   map[string]bool
+	after  map[string]bool // seen since the last strike
 	trace  handoff.Trace
 	timers []timer
 	told   map[handoff.Attempt]bool // answered closed by TD, for good
@@ -128,7 +137,7 @@ func Run(t *testing.T, c Case) (out Report) {
 
 func newSim(c Case) *Sim {
 	s := &Sim{c: c, rng: rand.New(rand.NewPCG(c.Seed, 0x5eed)), lease: handoff.LeaseDefault, start: time.Now(), more: make(chan struct{}, 1),
-		lives: map[string]*life{}, lanes: map[*lane]bool{}, seen: map[string]bool{}, told: map[handoff.Attempt]bool{}, late: map[handoff.Attempt]bool{},
+		lives: map[string]*life{}, lanes: map[*lane]bool{}, seen: map[string]bool{}, after: map[string]bool{}, told: map[handoff.Attempt]bool{}, late: map[handoff.Attempt]bool{},
 		held: map[string]time.Time{}, cut: map[string]time.Time{}, hosts: map[string]*host{}, gateways: map[string]*gateway{}}
 	s.out.Case, s.out.Reached = c, map[string]int{}
 	s.ledger = memledger.New(func() handoff.Instant {
@@ -294,6 +303,10 @@ func (s *Sim) arrive(m *message, now time.Time) {
 	if !s.seen[m.point] {
 		s.seen[m.point] = true
 		s.out.Points = append(s.out.Points, m.point)
+	}
+	if s.struck == len(s.c.Strikes) && !s.after[m.point] {
+		s.after[m.point] = true
+		s.out.After = append(s.out.After, After{m.point, s.idle(m)})
 	}
 	if s.struck < len(s.c.Strikes) && s.c.Strikes[s.struck].Point == m.point {
 		x := s.c.Strikes[s.struck]

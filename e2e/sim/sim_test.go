@@ -30,9 +30,6 @@ func wantHolds(t *testing.T, c Case) Report {
 		if *save {
 			keep(t, r)
 		}
-		if *save {
-			keep(t, r)
-		}
 	}
 	return r
 }

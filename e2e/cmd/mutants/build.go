@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // chooser is added to each changed package: which mutant acts is told by the
@@ -61,8 +62,15 @@ var _, _ = mutantOr, mutantAnd
 // binary is a compiled test binary of one suite.
 type binary struct {
 	suite
-	path   string
-	dir    string // where its tests run
+	path  string
+	dir   string // where its tests run
+	tests []*test
+}
+
+// test is one of a suite: what it takes alone, and the mutants that it comes by.
+type test struct {
+	name   string
+	took   time.Duration
 	passed map[int]bool
 }
 
@@ -176,7 +184,7 @@ func compileSuite(ctx context.Context, dir, overlay string, s suite, n int) (*bi
 	if err != nil {
 		return nil, err
 	}
-	b := &binary{suite: s, path: filepath.Join(dir, fmt.Sprintf("suite%d.test", n)), dir: at, passed: map[int]bool{}}
+	b := &binary{suite: s, path: filepath.Join(dir, fmt.Sprintf("suite%d.test", n)), dir: at}
 	c := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", b.path, s.pkg)
 	if text, err := c.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go test -c %s: %w\n%s", s.pkg, err, text)

@@ -11,12 +11,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -29,6 +31,7 @@ type options struct {
 	seed  uint64
 	shard string
 	list  bool
+	keep  string
 
 	museum bool
 }
@@ -40,6 +43,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "of the draw")
 	flag.StringVar(&o.shard, "shard", "1/1", "i/n: the i-th of n parts")
 	flag.BoolVar(&o.list, "list", false, "say what would be changed")
+	flag.StringVar(&o.keep, "keep", "", "file that remembers what became of each mutant; those noticed are not tried again")
 	flag.BoolVar(&o.museum, "museum", false, "plant the bugs of e2e/MUSEUM.md instead, each against its own test")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -78,21 +82,59 @@ func run(ctx context.Context, o options) error {
 		}
 		return nil
 	}
-	suites, took, err := prepare(ctx, dir, all)
+	known, err := recall(o.keep)
+	if err != nil {
+		return err
+	}
+	suites, err := prepare(ctx, dir, all)
 	if err != nil {
 		return err
 	}
 	var t tally
 	for i, m := range some {
+		if w := known[m.key]; w == noticed || w == late {
+			t.add(m, w)
+			continue
+		}
 		began := time.Now()
-		word, by, err := judge(ctx, m, suites, took)
+		word, by, err := judge(ctx, m, suites)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%3d/%d %-15s %5.1fs %-28s %s\n", i+1, len(some), word, time.Since(began).Seconds(), filepath.Base(by.pkg), m)
+		fmt.Printf("%3d/%d %-15s %5.1fs %s  [%s]\n", i+1, len(some), word, time.Since(began).Seconds(), m, by)
 		t.add(m, word)
+		if err := note(o.keep, m, word); err != nil {
+			return err
+		}
 	}
 	return t.report()
+}
+
+// recall reads what -keep remembers: a line a mutant, the latest counts.
+func recall(name string) (map[string]string, error) {
+	known := map[string]string{}
+	text, err := os.ReadFile(name)
+	if name == "" || errors.Is(err, os.ErrNotExist) {
+		return known, nil
+	}
+	for l := range strings.Lines(string(text)) {
+		if word, key, ok := strings.Cut(strings.TrimSuffix(l, "\n"), "\t"); ok {
+			known[key] = word
+		}
+	}
+	return known, err
+}
+
+func note(name string, m *mutant, word string) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s\t%s\n", word, m.key)
+	return errors.Join(err, f.Close())
 }
 
 // draw takes the part asked for, in an order that the seed gives.
@@ -113,19 +155,23 @@ func draw(all []*mutant, o options) ([]*mutant, error) {
 	return part, nil
 }
 
-func prepare(ctx context.Context, dir string, all []*mutant) (map[suite]*binary, map[suite]time.Duration, error) {
+func prepare(ctx context.Context, dir string, all []*mutant) (map[suite]*binary, error) {
 	suites, err := build(ctx, dir, all)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	took := map[suite]time.Duration{}
 	for s, b := range suites {
-		if took[s], err = b.measure(ctx, dir); err != nil {
-			return nil, nil, err
+		began := time.Now()
+		if err = b.measure(ctx, dir); err != nil {
+			return nil, err
 		}
-		fmt.Printf("%s comes by %d mutants, %.1fs\n", s.pkg, len(b.passed), took[s].Seconds())
+		passed := map[int]bool{}
+		for _, t := range b.tests {
+			maps.Copy(passed, t.passed)
+		}
+		fmt.Printf("%d tests of %s come by %d mutants, %.1fs\n", len(b.tests), s.pkg, len(passed), time.Since(began).Seconds())
 	}
-	return suites, took, nil
+	return suites, nil
 }
 
 // tally counts how it went.
@@ -139,8 +185,8 @@ func (t *tally) add(m *mutant, word string) {
 	switch word {
 	case late:
 		t.late++
-	case survives, unpassed:
-		if why := excuses[m.key()]; why != "" {
+	case survives, unpassed, unsteady:
+		if why := excuses[m.key]; why != "" {
 			t.explained++
 			fmt.Printf("        explained: %s\n", why)
 			return

@@ -24,8 +24,9 @@ var (
 
 // exhibit is one row.
 type exhibit struct {
-	row string
-	m   *mutant
+	row  string
+	test string
+	m    *mutant
 }
 
 // exhibits reads the table; each file's mutants are made once, so that the
@@ -55,8 +56,8 @@ func exhibits() ([]exhibit, []*mutant, error) {
 				continue
 			}
 			copied := *m
-			copied.tests = []suite{{"./" + path.Dir(file), "-test.run=^" + test + "$"}}
-			out = append(out, exhibit{row, &copied})
+			copied.tests = []suite{{"./" + path.Dir(file), ""}}
+			out = append(out, exhibit{row, test, &copied})
 			all = append(all, m)
 			found = true
 			break
@@ -103,11 +104,11 @@ func runMuseum(ctx context.Context, dir string) error {
 		}
 		b := *built[s.pkg]
 		b.suite = s
-		without, out, err := b.run(ctx, museumLimit, "SUREHAND_MUTANT=0")
+		without, out, err := b.run(ctx, museumLimit, []string{x.test}, "SUREHAND_MUTANT=0")
 		if err != nil {
 			return err
 		}
-		with, _, err := b.run(ctx, museumLimit, fmt.Sprintf("SUREHAND_MUTANT=%d", x.m.id))
+		with, _, err := b.run(ctx, museumLimit, []string{x.test}, fmt.Sprintf("SUREHAND_MUTANT=%d", x.m.id))
 		if err != nil {
 			return err
 		}
@@ -115,7 +116,7 @@ func runMuseum(ctx context.Context, dir string) error {
 			missed++
 			fmt.Println(out)
 		}
-		fmt.Printf("%s planted: %-15s without: %-10s %s %s\n", x.row, with, map[bool]string{true: "passes", false: "FAILS"}[without == survives], s.args, x.m)
+		fmt.Printf("%s planted: %-15s without: %-10s %s %s\n", x.row, with, map[bool]string{true: "passes", false: "FAILS"}[without == survives], x.test, x.m)
 	}
 	if missed > 0 {
 		return fmt.Errorf("%d of %d rows do not hold", missed, len(rows))

@@ -14,6 +14,7 @@ import (
 // mutant is one change of one place.
 type mutant struct {
 	id    int
+	key   string
 	file  string
 	line  int
 	last  int // line
@@ -27,8 +28,16 @@ func (m *mutant) String() string {
 	return fmt.Sprintf("%s:%d: %s  =>  %s", m.file, m.line, m.from, m.to)
 }
 
-// key names a mutant whatever its line number is.
-func (m *mutant) key() string { return m.file + ": " + m.from + " => " + m.to }
+// name gives every mutant a key that does not depend on line numbers.
+func name(ms []*mutant) {
+	seen := map[string]int{}
+	for _, m := range ms {
+		m.key = m.file + ": " + m.from + " => " + m.to
+		if seen[m.key]++; seen[m.key] > 1 {
+			m.key += fmt.Sprintf(" #%d", seen[m.key])
+		}
+	}
+}
 
 // edit replaces length bytes at an offset. Of edits at one offset those that
 // close go first, inner ones before outer ones.
@@ -69,6 +78,7 @@ func find(only string) ([]*mutant, error) {
 	if len(out) == 0 {
 		return nil, fmt.Errorf("no mutant of %q; run it from the repository's root", only)
 	}
+	name(out)
 	return out, nil
 }
 
