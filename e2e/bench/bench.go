@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/surehand/surehand/e2e/bare"
@@ -100,7 +101,15 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	if err := b.rounds(ctx, r); err != nil {
 		return r, err
 	}
-	return r, b.profiles(ctx)
+	if b.Profiles == "" {
+		return r, nil
+	}
+	clients := slices.Max(b.Clients)
+	return r, b.f.Profile(ctx, b.Profiles, func(ctx context.Context) {
+		traffic.Closed(ctx, clients, clients*b.Requests, func(ctx context.Context, client, _ int) traffic.Answer {
+			return b.client.Send(ctx, b.ask(client))
+		})
+	})
 }
 
 type bench struct {

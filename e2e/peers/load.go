@@ -38,7 +38,7 @@ func (c Config) loads() (out []Load) {
 		out = append(out, Load{Name: relayLoad(tokens), Clients: relayClients, Count: relayClients * max(1, relayMany/tokens/4), Prompt: []int{shortPrompt}, Tokens: []int{tokens},
 			pace: pace{step: 20 * time.Millisecond}, Rounds: min(3, c.Rounds)})
 	}
-	for _, clients := range []int{16, 64} {
+	for _, clients := range []int{16, profiledClients} {
 		out = append(out, Load{Name: realLoad(clients), Clients: clients, Prompt: []int{realPrompt}, Tokens: []int{realTokens}, pace: realPace, Rounds: c.Rounds})
 	}
 	for _, rate := range c.Rates {
@@ -55,6 +55,9 @@ func (c Config) loads() (out []Load) {
 	}
 	return out
 }
+
+// profiledClients are those of the realistic load that Config.Profile is about.
+const profiledClients = 64
 
 // Names of loads.
 const traceLoad = "trace"
@@ -112,6 +115,9 @@ func (w *world) measure(ctx context.Context, c Config, l Load) (out []Round, err
 		}
 	}
 	fmt.Fprintf(c.Out, "%s: %d rounds of %d sides\n", l.Name, l.Rounds, len(w.sides))
+	if ours := w.sides[len(w.sides)-1]; c.Profile != "" && l.Name == realLoad(profiledClients) {
+		return out, w.f.Profile(ctx, c.Profile, func(ctx context.Context) { ours.drive(ctx, c, l) })
+	}
 	return out, nil
 }
 
