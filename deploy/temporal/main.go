@@ -1,5 +1,6 @@
 // surehand-temporal is the Temporal server that `surehand dev` runs: server
-// and web UI in one process, histories in SQLite files, loopback only.
+// and web UI in one process, histories in SQLite files or in PostgreSQL,
+// loopback only.
 package main
 
 import (
@@ -24,7 +25,12 @@ import (
 // startTimeout bounds the start; a start takes about a second.
 const startTimeout = 60 * time.Second
 
-const long = `A whole Temporal server and its web UI in one process, on SQLite files.
+// storeVariable keeps a database's password off the command line, which every
+// process of the machine can read.
+const storeVariable = "SUREHAND_TEMPORAL_STORE"
+
+const long = `A whole Temporal server and its web UI in one process, on SQLite files or on
+a PostgreSQL database.
 
 It listens on loopback only, keeps every acknowledged workflow through kill -9,
 and prints one JSON line when it can be used:
@@ -39,6 +45,9 @@ const examples = `  # the usual: histories in ./temporal-data, frontend on 7233,
   # free ports, no UI, two namespaces, gone when the caller is gone
   surehand-temporal --data /tmp/t --listen 127.0.0.1:0 --ui '' \
       --namespace default --namespace staging --die-with-parent
+
+  # histories in PostgreSQL 12 or newer; tables are made when there are none
+  surehand-temporal --store postgres://temporal@127.0.0.1/temporal --shards 64
 
   # one more search attribute, on data that is there already
   surehand-temporal --data ./temporal-data --search-attributes SurehandModel=Keyword,MyTeam=Keyword`
@@ -65,7 +74,7 @@ func main() {
 func command(stdout io.Writer) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
-		Use:   "surehand-temporal --data DIR",
+		Use:   "surehand-temporal (--data DIR | --store URL)",
 		Short: "Temporal server and UI for surehand dev",
 		Long:  long, Example: examples,
 		Version:       headers.ServerVersion,
@@ -76,7 +85,9 @@ func command(stdout io.Writer) *cobra.Command {
 	c.SetOut(stdout)
 	set := c.Flags()
 	set.SortFlags = false
-	set.StringVar(&f.settings.DataDir, "data", "", "directory for the histories (made when missing; required)")
+	set.StringVar(&f.settings.DataDir, "data", "", "directory for the histories, in SQLite files (made when missing)")
+	set.StringVar(&f.settings.Store, "store", "", "URL of a PostgreSQL database for the histories in place of --data; also from $"+storeVariable+", which hides a password")
+	set.IntVar(&f.settings.Shards, "shards", 0, "history shards of a database that is new; they stay as they are (default "+fmt.Sprint(settings.DefaultShards)+")")
 	set.StringVar(&f.listen, "listen", settings.DefaultListen, "loopback address of the frontend (gRPC); port 0 takes a free one")
 	set.StringVar(&f.settings.UICodec, "ui-codec", "", "URL of the codec server that the UI's pages ask for sealed payloads, with the browser's cookies for it")
 	set.StringVar(&f.ui, "ui", settings.DefaultUI, "loopback address of the web UI; empty for none")
@@ -114,6 +125,9 @@ func command(stdout io.Writer) *cobra.Command {
 
 func (f flags) parse() (s settings.Settings, err error) {
 	s = f.settings
+	if s.Store == "" && s.DataDir == "" {
+		s.Store = os.Getenv(storeVariable)
+	}
 	var failed [4]error
 	s.Frontend, failed[0] = settings.Loopback("--listen", f.listen)
 	s.UI, failed[1] = settings.Loopback("--ui", f.ui)

@@ -77,66 +77,70 @@ func startUntilKilled(t *testing.T, s *server, c client.Client) []string {
 }
 
 func TestAcknowledgedWorkflowsSurviveKillNine(t *testing.T) {
-	data, ctx := dataDir(t), within(t)
-	first := startServer(t, data)
-	c := first.client(t)
-	w := startWorker(t, c, func(w worker.Worker) { w.RegisterWorkflow(greet) })
-	ids := startUntilKilled(t, first, c)
-	w.Stop()
+	onEither(t, func(t *testing.T, data string) {
+		ctx := within(t)
+		first := startServer(t, data)
+		c := first.client(t)
+		w := startWorker(t, c, func(w worker.Worker) { w.RegisterWorkflow(greet) })
+		ids := startUntilKilled(t, first, c)
+		w.Stop()
 
-	second := startServer(t, data)
-	c = second.client(t)
-	w = startWorker(t, c, func(w worker.Worker) { w.RegisterWorkflow(greet) })
-	defer w.Stop()
-	for _, id := range ids {
-		if err := c.SignalWorkflow(ctx, id, "", "name", id); err != nil {
-			t.Fatalf("acknowledged workflow %s is lost: %v", id, err)
+		second := startServer(t, data)
+		c = second.client(t)
+		w = startWorker(t, c, func(w worker.Worker) { w.RegisterWorkflow(greet) })
+		defer w.Stop()
+		for _, id := range ids {
+			if err := c.SignalWorkflow(ctx, id, "", "name", id); err != nil {
+				t.Fatalf("acknowledged workflow %s is lost: %v", id, err)
+			}
 		}
-	}
-	for _, id := range ids {
-		var greeting string
-		if err := c.GetWorkflow(ctx, id, "").Get(ctx, &greeting); err != nil || greeting != "hello "+id {
-			t.Fatalf("workflow %s answers %q: %v", id, greeting, err)
+		for _, id := range ids {
+			var greeting string
+			if err := c.GetWorkflow(ctx, id, "").Get(ctx, &greeting); err != nil || greeting != "hello "+id {
+				t.Fatalf("workflow %s answers %q: %v", id, greeting, err)
+			}
 		}
-	}
-	history := c.GetWorkflowHistory(ctx, ids[0], "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	event, err := history.Next()
-	if err != nil || event.GetEventType() != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED {
-		t.Fatalf("first event %v: %v", event, err)
-	}
+		history := c.GetWorkflowHistory(ctx, ids[0], "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		event, err := history.Next()
+		if err != nil || event.GetEventType() != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED {
+			t.Fatalf("first event %v: %v", event, err)
+		}
+	})
 }
 
 func TestASecondRunKeepsTheDataAndAddsSearchAttributes(t *testing.T) {
-	data, ctx := dataDir(t), within(t)
-	first := startServer(t, data, "--search-attributes", "SurehandTenant=Keyword")
-	run, err := first.client(t).ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: "kept", TaskQueue: queue,
-		TypedSearchAttributes: temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword("SurehandTenant").ValueSet("acme")),
-	}, greet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first.stop(t)
+	onEither(t, func(t *testing.T, data string) {
+		ctx := within(t)
+		first := startServer(t, data, "--search-attributes", "SurehandTenant=Keyword")
+		run, err := first.client(t).ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+			ID: "kept", TaskQueue: queue,
+			TypedSearchAttributes: temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword("SurehandTenant").ValueSet("acme")),
+		}, greet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.stop(t)
 
-	second := startServer(t, data) // the default attributes: six more
-	c := second.client(t)
-	if _, err := c.DescribeWorkflowExecution(ctx, "kept", run.GetRunID()); err != nil {
-		t.Fatal(err)
-	}
-	attributes := temporal.NewSearchAttributes(
-		temporal.NewSearchAttributeKeyKeyword("SurehandTenant").ValueSet("acme"),
-		temporal.NewSearchAttributeKeyKeyword("SurehandModel").ValueSet("m"),
-		temporal.NewSearchAttributeKeyKeyword("SurehandPrefill").ValueSet("p0"),
-		temporal.NewSearchAttributeKeyKeyword("SurehandDecode").ValueSet("d0"),
-		temporal.NewSearchAttributeKeyKeyword("SurehandPhase").ValueSet("commit"),
-		temporal.NewSearchAttributeKeyKeyword("SurehandOutcome").ValueSet("ok"),
-		temporal.NewSearchAttributeKeyInt64("SurehandEpoch").ValueSet(7),
-	)
-	if _, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "added", TaskQueue: queue, TypedSearchAttributes: attributes}, greet); err != nil {
-		t.Fatal(err)
-	}
-	awaitListed(t, c, "SurehandTenant='acme'", 2)
-	awaitListed(t, c, "SurehandTenant='acme' AND SurehandDecode='d0' AND SurehandEpoch=7", 1)
+		second := startServer(t, data) // the default attributes: six more
+		c := second.client(t)
+		if _, err := c.DescribeWorkflowExecution(ctx, "kept", run.GetRunID()); err != nil {
+			t.Fatal(err)
+		}
+		attributes := temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword("SurehandTenant").ValueSet("acme"),
+			temporal.NewSearchAttributeKeyKeyword("SurehandModel").ValueSet("m"),
+			temporal.NewSearchAttributeKeyKeyword("SurehandPrefill").ValueSet("p0"),
+			temporal.NewSearchAttributeKeyKeyword("SurehandDecode").ValueSet("d0"),
+			temporal.NewSearchAttributeKeyKeyword("SurehandPhase").ValueSet("commit"),
+			temporal.NewSearchAttributeKeyKeyword("SurehandOutcome").ValueSet("ok"),
+			temporal.NewSearchAttributeKeyInt64("SurehandEpoch").ValueSet(7),
+		)
+		if _, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "added", TaskQueue: queue, TypedSearchAttributes: attributes}, greet); err != nil {
+			t.Fatal(err)
+		}
+		awaitListed(t, c, "SurehandTenant='acme'", 2)
+		awaitListed(t, c, "SurehandTenant='acme' AND SurehandDecode='d0' AND SurehandEpoch=7", 1)
+	})
 }
 
 // awaitListed polls until a query finds so many workflows: visibility follows
@@ -237,11 +241,12 @@ func TestDataOfAnotherServerVersionIsRefused(t *testing.T) {
 }
 
 func TestASecondServerOnTheSameDataIsRefused(t *testing.T) {
-	data := dataDir(t)
-	startServer(t, data)
-	if said := refused(t, "--data", data, "--listen", "127.0.0.1:0", "--ui", ""); !strings.Contains(said, "in use") {
-		t.Fatal(said)
-	}
+	onEither(t, func(t *testing.T, data string) {
+		startServer(t, data)
+		if said := refused(t, append(on(data), "--listen", "127.0.0.1:0", "--ui", "")...); !strings.Contains(said, "in use") {
+			t.Fatal(said)
+		}
+	})
 }
 
 func TestASearchAttributeOfAnotherTypeIsRefused(t *testing.T) {

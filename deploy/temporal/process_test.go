@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -69,10 +70,18 @@ func asCommand(ctx context.Context, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, stderr
 }
 
+// on is the flag for a data directory, or for a store's URL.
+func on(data string) []string {
+	if strings.HasPrefix(data, "postgres://") {
+		return []string{"--store", data}
+	}
+	return []string{"--data", data}
+}
+
 // startServer runs one on free ports and returns when it says it is ready.
 func startServer(t *testing.T, data string, args ...string) *server {
 	t.Helper()
-	args = append([]string{"--data", data, "--listen", "127.0.0.1:0", "--ui", "", "--die-with-parent"}, args...)
+	args = append(append(on(data), "--listen", "127.0.0.1:0", "--ui", "", "--die-with-parent"), args...)
 	cmd, stderr := asCommand(context.Background(), args...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

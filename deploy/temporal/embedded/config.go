@@ -21,9 +21,9 @@ const (
 	mainStore       = "main"
 	visibilityStore = "visibility"
 
-	// shards: more gave BUSY_SNAPSHOT errors, as SQLite has a single writer
+	// sqliteShards: more gave BUSY_SNAPSHOT errors, as SQLite has a single writer
 	// whatever is asked for.
-	shards = 1
+	sqliteShards = 1
 
 	// callers is how many transactions may wait for a file at once, to share a
 	// commit: all views of one connection (onewriter).
@@ -88,15 +88,15 @@ func choosePorts(frontend netip.AddrPort) (ports, error) {
 	}, nil
 }
 
-func serverConfig(s settings.Settings, p ports, main, visibility *config.SQL) *config.Config {
+func serverConfig(s settings.Settings, p ports, in stores) *config.Config {
 	c := &config.Config{
 		Persistence: config.Persistence{
 			DefaultStore:     mainStore,
 			VisibilityStore:  visibilityStore,
-			NumHistoryShards: shards,
+			NumHistoryShards: int32(in.shards),
 			DataStores: map[string]config.DataStore{
-				mainStore:       {SQL: main},
-				visibilityStore: {SQL: visibility},
+				mainStore:       {SQL: in.main},
+				visibilityStore: {SQL: in.visibility},
 			},
 		},
 		ClusterMetadata: &cluster.Config{

@@ -1,6 +1,6 @@
 // Package embedded runs a whole Temporal server, and its web UI, in this
-// process on two SQLite files: what a developer's machine needs, with the
-// settings a handoff's latency asks for.
+// process, on two SQLite files or on PostgreSQL: what one machine needs, with
+// the settings a handoff's latency asks for.
 package embedded
 
 import (
@@ -10,8 +10,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/surehand/surehand/deploy/temporal/datadir"
 	"github.com/surehand/surehand/deploy/temporal/settings"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/log"
@@ -28,11 +28,26 @@ const stopTimeout = 10 * time.Second
 // whose parent was killed does within a second or so.
 const lockTimeout = 3 * time.Second
 
+// stores are where a server keeps what it is told. They are this server's alone
+// until they are released.
+type stores struct {
+	main, visibility *config.SQL
+	shards           int
+	release          func() error
+}
+
+func openStores(ctx context.Context, s settings.Settings) (stores, error) {
+	if s.Store != "" {
+		return openPostgres(ctx, s)
+	}
+	return openSQLite(ctx, s)
+}
+
 // Server is a running embedded server.
 type Server struct {
 	temporal temporal.Server
 	ui       *ui
-	dir      *datadir.Dir
+	stores   stores
 	frontend netip.AddrPort
 }
 
@@ -42,13 +57,11 @@ func Start(ctx context.Context, s settings.Settings) (*Server, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
-	dir, err := datadir.Open(waiting, s.DataDir)
+	opened, err := openStores(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	server := &Server{dir: dir}
+	server := &Server{stores: opened}
 	if err := server.start(ctx, s); err != nil {
 		return nil, errors.Join(err, server.Stop())
 	}
@@ -56,11 +69,7 @@ func Start(ctx context.Context, s settings.Settings) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context, from settings.Settings) error {
-	main, visibility := sqliteFile(s.dir.Main(), 0), sqliteFile(s.dir.Visibility(), listGather)
-	if err := s.dir.Prepare(made(), createSchema(s.dir.Main(), s.dir.Visibility())); err != nil {
-		return err
-	}
-	if err := createNamespaces(from, main); err != nil {
+	if err := createNamespaces(from, s.stores.main); err != nil {
 		return err
 	}
 	p, err := choosePorts(from.Frontend)
@@ -68,7 +77,7 @@ func (s *Server) start(ctx context.Context, from settings.Settings) error {
 		return err
 	}
 	s.frontend = p.frontend
-	server, err := newTemporal(from, p, main, visibility)
+	server, err := newTemporal(from, p, s.stores)
 	if err != nil {
 		return fmt.Errorf("set up the Temporal server: %w", err)
 	}
@@ -86,10 +95,10 @@ func (s *Server) start(ctx context.Context, from settings.Settings) error {
 	return err
 }
 
-func newTemporal(from settings.Settings, p ports, main, visibility *config.SQL) (temporal.Server, error) {
+func newTemporal(from settings.Settings, p ports, in stores) (temporal.Server, error) {
 	logger := log.NewZapLogger(log.BuildZapLogger(log.Config{Level: from.LogLevel})) // JSON, to stderr
 	return temporal.NewServer(
-		temporal.WithConfig(serverConfig(from, p, main, visibility)),
+		temporal.WithConfig(serverConfig(from, p, in)),
 		temporal.ForServices(temporal.DefaultServices),
 		temporal.WithStaticHosts(staticHosts(p)),
 		temporal.WithLogger(logger),
@@ -113,7 +122,28 @@ func waitUsable(ctx context.Context, from settings.Settings, frontend netip.Addr
 			break
 		}
 	}
+	if err == nil {
+		err = sameShards(ctx, conn, from.Shards)
+	}
 	return errors.Join(err, conn.Close())
+}
+
+// ErrOtherShards refuses a store that has another number of history shards than
+// was asked for: they cannot be changed.
+var ErrOtherShards = errors.New("the store has another number of history shards")
+
+func sameShards(ctx context.Context, conn *grpc.ClientConn, wanted int) error {
+	if wanted == 0 {
+		return nil
+	}
+	has, err := workflowservice.NewWorkflowServiceClient(conn).GetClusterInfo(ctx, &workflowservice.GetClusterInfoRequest{})
+	if err != nil {
+		return fmt.Errorf("ask for the number of history shards: %w", err)
+	}
+	if n := int(has.GetHistoryShardCount()); n != wanted {
+		return fmt.Errorf("%w: %d, not %d; leave --shards out to take them as they are, or name another database", ErrOtherShards, n, wanted)
+	}
+	return nil
 }
 
 // Frontend is where clients dial.
@@ -144,5 +174,5 @@ func (s *Server) Stop() error {
 			return fmt.Errorf("the Temporal server did not stop within %s; nothing acknowledged is lost", stopTimeout)
 		}
 	}
-	return s.dir.Close()
+	return s.stores.release()
 }

@@ -1,6 +1,8 @@
 package embedded
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/surehand/surehand/deploy/temporal/datadir"
@@ -11,13 +13,27 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
+// openSQLite takes the data directory and makes what is missing in it.
+func openSQLite(ctx context.Context, s settings.Settings) (stores, error) {
+	waiting, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	dir, err := datadir.Open(waiting, s.DataDir)
+	if err != nil {
+		return stores{}, err
+	}
+	if err := dir.Prepare(made(), createSchema(dir.Main(), dir.Visibility())); err != nil {
+		return stores{}, errors.Join(err, dir.Close())
+	}
+	return stores{main: sqliteFile(dir.Main(), 0), visibility: sqliteFile(dir.Visibility(), listGather), shards: sqliteShards, release: dir.Close}, nil
+}
+
 // made is what this binary's schema is known by.
 func made() datadir.Made {
 	return datadir.Made{
 		Server:     headers.ServerVersion,
 		Schema:     sqlite.Version,
 		Visibility: sqlite.VisibilityVersion,
-		Shards:     shards,
+		Shards:     sqliteShards,
 	}
 }
 

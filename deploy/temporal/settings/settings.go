@@ -29,11 +29,18 @@ const (
 	MinRetention = time.Hour
 	// MaxNamespaces bounds how many namespaces one command line can create.
 	MaxNamespaces = 32
+	// DefaultShards of a new database. Each serialises its own writes; each also
+	// costs a little when nothing happens.
+	DefaultShards = 64
+	// MaxShards is the most that Temporal's own guidance knows a use for.
+	MaxShards = 16384
 )
 
 // Settings is everything the embedded server is started with.
 type Settings struct {
-	DataDir          string
+	DataDir          string // of SQLite files; empty with a Store
+	Store            string // URL of a PostgreSQL database in their place; may hold a password
+	Shards           int    // history shards of a new Store; 0: the store's own, or its default
 	Frontend         netip.AddrPort
 	UI               netip.AddrPort // the zero value: no UI
 	UICodec          string         // URL of a codec server that the UI's pages ask; empty: none
@@ -46,8 +53,15 @@ type Settings struct {
 
 // Check refuses settings that no server should start with.
 func (s Settings) Check() error {
-	if s.DataDir == "" {
-		return errors.New("--data is missing: name a directory for the histories, for example --data ./temporal-data")
+	switch {
+	case s.DataDir == "" && s.Store == "":
+		return errors.New("--data is missing: name a directory for the histories, for example --data ./temporal-data, or a PostgreSQL database with --store")
+	case s.DataDir != "" && s.Store != "":
+		return errors.New("--data and --store are both given: histories are kept in one place")
+	case s.Shards < 0 || s.Shards > MaxShards:
+		return fmt.Errorf("--shards %d is not between 1 and %d", s.Shards, MaxShards)
+	case s.Shards > 0 && s.Store == "":
+		return errors.New("--shards needs --store: SQLite has a single writer, and so one shard")
 	}
 	if !s.Frontend.IsValid() {
 		return errors.New("--listen is missing: name a loopback address, for example --listen " + DefaultListen)
