@@ -32,6 +32,7 @@ func (g *Gateway) Serve(l *Listeners) *Running {
 			Handler: g.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 			MaxHeaderBytes: 2 * MaxHeaderBytes, // headerFits refuses before, with a type
 			ErrorLog:       slog.NewLogLogger(g.Log.Handler(), slog.LevelDebug),
+			Protocols:      protocols(),
 		}
 		listener := l.http
 		if l.secure != nil {
@@ -47,6 +48,16 @@ func (g *Gateway) Serve(l *Listeners) *Running {
 		r.run(func() error { g.watchReady(r.health); return nil })
 	}
 	return r
+}
+
+// protocols are the same with and without TLS: a client, or a proxy, that speaks
+// HTTP/2 carries many streams on one connection, and so on one descriptor.
+func protocols() *http.Protocols {
+	var p http.Protocols
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return &p
 }
 
 func (r *Running) run(serve func() error) {
