@@ -24,6 +24,7 @@ import (
 const (
 	Temporal = "temporal"
 	Redis    = "redis"
+	Postgres = "postgres"
 )
 
 // Fleet is everything that runs. Fields are set by Start and only read after.
@@ -48,6 +49,7 @@ type Fleet struct {
 	engines  *reference.Connections
 	controls map[string]*daemon.Control // by node
 	traces   *traces
+	database *database // nil: histories are in SQLite files
 }
 
 // Start runs a fleet in dir and waits until it serves. The caller stops it,
@@ -87,6 +89,9 @@ func startAll(ctx context.Context, ps []*Process) error {
 
 func (f *Fleet) startStores(ctx context.Context) error {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+		return err
+	}
+	if err := f.startPostgres(ctx); err != nil {
 		return err
 	}
 	t, err := f.temporalSpec()
@@ -272,5 +277,6 @@ func (f *Fleet) Stop() error {
 		failed = append(failed, p.Stop())
 	}
 	f.spawn.close()
+	failed = append(failed, f.database.remove())
 	return errors.Join(failed...)
 }

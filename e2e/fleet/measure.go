@@ -18,23 +18,51 @@ import (
 // clockTick is the unit of /proc's CPU times on Linux.
 const clockTick = 10 * time.Millisecond
 
-// CPU is what the process's present life has used; its unit is 10 ms.
+// CPU is what the process's present life has used, with its children where it
+// has some; its unit is 10 ms.
 func (p *Process) CPU() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	pid := p.PID()
+	ticks, err := cpuTicks(pid)
+	if err != nil || p.name != Postgres {
+		return time.Duration(ticks) * clockTick, err
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, field := range strings.Fields(string(text)) {
+		child, err := strconv.Atoi(field)
+		if err != nil {
+			return 0, err
+		}
+		more, err := cpuTicks(child)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // ended meanwhile, and is its parent's then
+			return 0, err
+		}
+		ticks += more
+	}
+	return time.Duration(ticks) * clockTick, nil
+}
+
+// cpuTicks of a process and of those of its children that have ended.
+func cpuTicks(pid int) (sum int64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
 	_, rest, ok := bytes.Cut(text, []byte(") "))
 	fields := strings.Fields(string(rest))
-	if !ok || len(fields) < 13 {
-		return 0, fmt.Errorf("%s: /proc stat is %q", p.name, text)
+	if !ok || len(fields) < 15 {
+		return 0, fmt.Errorf("/proc stat of %d is %q", pid, text)
 	}
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
+	for _, field := range fields[11:15] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += ticks
 	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * clockTick, err
+	return sum, nil
 }
 
 // RSS is the memory that the process has resident now, in bytes.
@@ -71,12 +99,12 @@ func (p *Process) Resident() (int64, error) {
 }
 
 // Kinds of process, told apart in measurements.
-var Kinds = []string{"gateway", "temporal", "redis", "transferd", "engine"}
+var Kinds = []string{"gateway", Temporal, Postgres, Redis, "transferd", "engine"}
 
 // Kind of a process.
 func (p *Process) Kind() string {
 	switch {
-	case p.name == Temporal, p.name == Redis:
+	case p.name == Temporal, p.name == Redis, p.name == Postgres:
 		return p.name
 	case p.name[0] == 'g':
 		return "gateway"
@@ -117,6 +145,31 @@ func (f *Fleet) RedisCommands(ctx context.Context) (int, bool, error) {
 	digits, _, _ := strings.Cut(rest, "\r\n")
 	n, err := strconv.Atoi(digits)
 	return n, err == nil, err
+}
+
+// RedisCalls is how often the store has run each command since its start; nil
+// when it does not count them. A script's own calls are counted too.
+func (f *Fleet) RedisCalls(ctx context.Context) (map[string]int, error) {
+	text, err := f.store.Info(ctx, "commandstats").Result()
+	var said redis.Error
+	if errors.As(err, &said) { // the store in memory has no such section
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int{}
+	for line := range strings.Lines(text) {
+		name, counts, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if !ok {
+			continue
+		}
+		digits, _, _ := strings.Cut(counts, ",")
+		if out[name], err = strconv.Atoi(digits); err != nil {
+			return nil, fmt.Errorf("commandstats say %q: %w", line, err)
+		}
+	}
+	return out, nil
 }
 
 // HistoryWrites counts what Temporal has persisted for histories since its

@@ -36,6 +36,9 @@ func StartNative(ctx context.Context, p Programs, dir string, n Native) (*Fleet,
 
 // StartTemporal runs the embedded server, for a fleet that has none.
 func (f *Fleet) StartTemporal(ctx context.Context) error {
+	if err := f.startPostgres(ctx); err != nil {
+		return err
+	}
 	t, err := f.temporalSpec()
 	if err != nil {
 		return err

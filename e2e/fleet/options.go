@@ -30,6 +30,8 @@ type Options struct {
 	Serves      string // the name of such engines' model
 	GatewayArgs []string
 	NoTraces    bool // do not follow the daemons: for measurements
+	Postgres    bool // histories in a PostgreSQL of the fleet's own, in place of SQLite files
+	Shards      int  // history shards there; 0: the server's default
 	Profiles    bool // Temporal and the gateways serve Go's profiles
 }
 

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,8 @@ type spec struct {
 	says    bool                        // prints {"ready":true,…} on stdout once it serves
 	answers func(context.Context) error // nil once it serves; nil: its line is enough
 	listens []string                    // addresses that others reach it at
+	as      *syscall.Credential         // whom it runs as; nil: as this process
+	work    string                      // its working directory; empty: the fleet's
 }
 
 // Process is one named process over all its lives.
@@ -113,7 +116,8 @@ func (p *Process) launch() (*life, error) {
 		return nil, err
 	}
 	l := &life{cmd: exec.Command(p.path, p.args...), ready: make(chan struct{}), exited: make(chan struct{})}
-	l.cmd.Dir, l.cmd.Stderr = p.dir, logs
+	l.cmd.Dir, l.cmd.Stderr = cmp.Or(p.work, p.dir), logs
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
 	if len(p.env) > 0 {
 		l.cmd.Env = append(os.Environ(), p.env...)
 	}

@@ -35,7 +35,10 @@ func (s *spawner) run() {
 }
 
 func (s *spawner) start(c *exec.Cmd) error {
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if c.SysProcAttr == nil {
+		c.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	c.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	failed := make(chan error)
 	s.work <- func() { failed <- c.Start() }
 	return <-failed

@@ -37,8 +37,13 @@ func (f *Fleet) temporalSpec() (spec, error) {
 	}
 	f.TemporalAddress, f.TemporalMetrics = at[0], at[1]
 	profiles, err := f.profiles(Temporal)
-	return spec{name: Temporal, path: f.programs.Temporal, says: true, listens: at[:1], args: append([]string{"--data", filepath.Join(f.Dir, "temporal"),
-		"--listen", at[0], "--ui", "", "--metrics", at[1]}, profiles...)}, err
+	args := append([]string{"--listen", at[0], "--ui", "", "--metrics", at[1]}, profiles...)
+	if f.database == nil {
+		args = append(args, "--data", filepath.Join(f.Dir, "temporal"))
+	} else {
+		args = append(args, "--store", f.database.url, "--shards", fmt.Sprint(f.Options.Shards))
+	}
+	return spec{name: Temporal, path: f.programs.Temporal, says: true, listens: at[:1], args: args}, err
 }
 
 // profiles is the flag that has a process serve them.

@@ -89,6 +89,10 @@ func (r *Report) printStreams(w io.Writer) {
 		}
 		fmt.Fprintf(w, "%-14s %d streams open: %.0f → %.0f MiB, %.1f KiB a stream; %d whole; begun at %.0f/s\n", s, o.Streams,
 			float64(o.Before)/(1<<20), float64(o.During)/(1<<20), float64(o.PerStream)/(1<<10), o.Whole, o.HandoffsASecond)
+		if o.Goroutines[0] > 0 {
+			fmt.Fprintf(w, "    goroutines %d → %d → %d, descriptors %d → %d → %d; back %.0f s after the last end\n", o.Goroutines[0], o.Goroutines[1], o.Goroutines[2],
+				o.Descriptors[0], o.Descriptors[1], o.Descriptors[2], o.Settled.Seconds())
+		}
 		for _, k := range sorted(o.Failures) {
 			fmt.Fprintf(w, "    %d × %s\n", o.Failures[k], k)
 		}

@@ -1,32 +1,48 @@
 package peers
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/peers/fake"
 	"github.com/surehand/surehand/e2e/traffic"
 )
 
 // Open is what streams cost that are held open.
 type Open struct {
-	Streams         int
-	Before, During  int64 // resident bytes of the router
-	PerStream       int64
-	Whole           int // that ended as they should
+	Streams         int           // open at once, each with its first token
+	Before, During  int64         // resident bytes of the router
+	PerStream       int64         // of them
+	Goroutines      [3]int        // before, during and after; 0: the router does not tell
+	Descriptors     [3]int        // likewise
+	Whole           int           // that ended as they should
+	Settled         time.Duration // after the last end, until goroutines were back
 	Failures        map[string]int
 	HandoffsASecond float64 // at which they were begun
 }
 
-// Streams are held open by tokens that are far apart: far enough for the last
-// stream to begin before the first ends.
 const (
-	openStep   = 2 * time.Second // at least, and openEach for each stream
-	openEach   = 10 * time.Millisecond
 	openTokens = 3
 	openWave   = 64 // begun at once
-	openWithin = 20 * time.Minute
+	openWithin = 30 * time.Minute
+	// openMany is from where two descriptors a stream are more than one process
+	// may have by default: clients then share connections, where the router lets them.
+	openMany = 4096
+	// backWithin bounds the wait for goroutines to end after the last stream.
+	backWithin = 3 * time.Minute
+	// backMargin is how many more there may be: pools and timers breathe.
+	backMargin = 64
 )
 
 // streams opens so many on each router, one router after the other, and looks
@@ -37,7 +53,7 @@ func (w *world) streams(ctx context.Context, c Config) (map[string]Open, error) 
 		if s.router == nil {
 			continue
 		}
-		o, err := s.open(ctx, c.Streams)
+		o, err := s.open(ctx, c.Streams, func() error { return w.profileOpen(ctx, s, c.Profile) })
 		if err != nil {
 			return nil, fmt.Errorf("%s with %d streams: %w", s.name, c.Streams, err)
 		}
@@ -47,16 +63,57 @@ func (w *world) streams(ctx context.Context, c Config) (map[string]Open, error) 
 	return out, nil
 }
 
-func (s *side) open(ctx context.Context, n int) (o Open, err error) {
-	ctx, cancel := context.WithTimeout(ctx, openWithin)
-	defer cancel()
-	step := max(openStep, time.Duration(n)*openEach)
-	for _, e := range []*Engine{s.p, s.d} {
-		if err := e.setPace(ctx, pace{step: step}); err != nil {
-			return o, err
+// profileOpen keeps what ours has on its heap and what its goroutines wait for.
+func (w *world) profileOpen(ctx context.Context, s *side, dir string) error {
+	if dir == "" || s.name != Ours {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"heap", "goroutine"} {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.f.Pprof[fleet.Gateway]+"/debug/pprof/"+name, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err = errors.Join(err, resp.Body.Close()); err == nil {
+			err = os.WriteFile(filepath.Join(dir, "open-"+name+".pprof"), text, 0o644)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if o.Before, err = s.router.RSS(); err != nil {
+	return nil
+}
+
+// hold has the engines keep every stream after its first token, or lets all go on.
+func (s *side) hold(ctx context.Context, on bool) error {
+	for _, e := range []*Engine{s.p, s.d} {
+		if err := e.set(ctx, fake.Pace{Hold: on}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *side) open(ctx context.Context, n int, opened func() error) (o Open, err error) {
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	if n > openMany && s.name == Ours {
+		many := *s
+		many.client = traffic.NewMultiplexed(s.address)
+		defer many.client.Close()
+		s = &many
+	}
+	if err := s.hold(ctx, true); err != nil {
+		return o, err
+	}
+	if err := s.look(ctx, &o, 0); err != nil {
 		return o, err
 	}
 	o.Failures = map[string]int{}
@@ -85,9 +142,14 @@ func (s *side) open(ctx context.Context, n int) (o Open, err error) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	o.HandoffsASecond = float64(begun.Load()) / time.Since(began).Seconds()
-	o.During, err = s.router.RSS()
-	o.Streams = int(begun.Load())
+	o.Streams = int(begun.Load() - over.Load())
+	if err = s.look(ctx, &o, 1); err == nil {
+		err = opened()
+	}
 	o.PerStream = (o.During - o.Before) / int64(max(1, o.Streams))
+	if went := s.hold(ctx, false); err == nil {
+		err = went
+	}
 	for _, a := range <-answers {
 		if bad := wrong(a, openTokens); bad != nil {
 			o.Failures[clip(bad.Error())]++
@@ -95,5 +157,62 @@ func (s *side) open(ctx context.Context, n int) (o Open, err error) {
 			o.Whole++
 		}
 	}
-	return o, err
+	if err != nil {
+		return o, err
+	}
+	return o, s.back(ctx, &o)
+}
+
+// back waits until the goroutines are as many as before.
+func (s *side) back(ctx context.Context, o *Open) error {
+	for began := time.Now(); ; {
+		if err := s.look(ctx, o, 2); err != nil {
+			return err
+		}
+		o.Settled = time.Since(began)
+		if o.Goroutines[2] <= o.Goroutines[0]+backMargin || o.Settled > backWithin {
+			return nil
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// look notes memory, goroutines and descriptors: before (0), during (1) or after (2).
+func (s *side) look(ctx context.Context, o *Open, when int) (err error) {
+	rss, err := s.router.RSS()
+	if err != nil {
+		return err
+	}
+	if when < 2 {
+		*[]*int64{&o.Before, &o.During}[when] = rss
+	}
+	if o.Descriptors[when], err = s.router.Descriptors(); err != nil || s.name != Ours {
+		return err
+	}
+	o.Goroutines[when], err = goroutines(ctx, s.address)
+	return err
+}
+
+// goroutines of a Go process that serves metrics.
+func goroutines(ctx context.Context, address string) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Close = true
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), "go_goroutines "); ok {
+			return strconv.Atoi(text)
+		}
+	}
+	return 0, fmt.Errorf("%s tells no goroutines", address)
 }

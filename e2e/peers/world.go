@@ -97,7 +97,11 @@ func (w *world) pair(ctx context.Context, kind fake.Kind) (p, d *Engine, err err
 }
 
 func (e *Engine) setPace(ctx context.Context, p pace) error {
-	text, err := json.Marshal(fake.Pace{PrefillPer1k: p.prefill1k, Step: p.step})
+	return e.set(ctx, fake.Pace{PrefillPer1k: p.prefill1k, Step: p.step})
+}
+
+func (e *Engine) set(ctx context.Context, p fake.Pace) error {
+	text, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,8 @@ type Answer struct {
 	Failure *Failure // a typed refusal; nil: none
 	Broken  error    // the connection ended without either
 
+	RetryAfter time.Duration // as a refusal said; 0: it did not
+
 	FirstToken, Total time.Duration // since the request was sent
 	Gaps              []time.Duration
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -26,6 +27,13 @@ type Client struct {
 func NewClient(address string) *Client {
 	return &Client{Base: "http://" + address, http: &http.Client{Transport: &http.Transport{
 		MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, DisableCompression: true}}}
+}
+
+// NewMultiplexed has many streams share a connection, by HTTP/2 in the clear.
+func NewMultiplexed(address string) *Client {
+	var p http.Protocols
+	p.SetUnencryptedHTTP2(true)
+	return &Client{Base: "http://" + address, http: &http.Client{Transport: &http.Transport{Protocols: &p, DisableCompression: true}}}
 }
 
 // NewClientOf speaks to a gateway by its URL, which may be https.
@@ -92,6 +100,9 @@ func (a *Answer) read(resp *http.Response, wholly bool, began time.Time, onPiece
 	defer resp.Body.Close()
 	a.Status, a.Handoff = resp.StatusCode, resp.Header.Get("X-Surehand-Handoff")
 	a.Joined = resp.Header.Get("X-Surehand-Joined") == "true"
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+		a.RetryAfter = time.Duration(seconds) * time.Second
+	}
 	switch {
 	case resp.StatusCode != http.StatusOK:
 		a.refused(io.LimitReader(resp.Body, maxErrorBytes))

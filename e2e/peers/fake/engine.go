@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -35,6 +36,7 @@ type Options struct {
 type Pace struct {
 	PrefillPer1k time.Duration // of prompt tokens, four bytes each
 	Step         time.Duration // between two tokens
+	Hold         bool          // streams wait after their first token until a pace without it
 }
 
 // Seen is what a server was asked.
@@ -48,14 +50,15 @@ type Engine struct {
 	id      atomic.Int64
 	seen    struct{ prefills, decodes, locals, whole, aborted, refused atomic.Int64 }
 	side    *sides
+	held    atomic.Pointer[chan struct{}] // closed when streams go on; nil: none is held
 
 	mu   sync.Mutex
-	held map[int64]bool // P: computed, not fetched
+	kept map[int64]bool // P: computed, not fetched
 }
 
 // New makes one; Serve runs it.
 func New(o Options) *Engine {
-	e := &Engine{Options: o, side: newSides(), held: map[int64]bool{}}
+	e := &Engine{Options: o, side: newSides(), kept: map[int64]bool{}}
 	e.pace.Store(&Pace{})
 	return e
 }
@@ -72,14 +75,14 @@ func (e *Engine) Serve(http1, side net.Listener) error {
 func (e *Engine) release(id int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.held, id)
+	delete(e.kept, id)
 }
 
 func (e *Engine) hold() int64 {
 	id := e.id.Add(1)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.held[id] = true
+	e.kept[id] = true
 	return id
 }
 
@@ -87,7 +90,7 @@ func (e *Engine) hold() int64 {
 func (e *Engine) heldNow() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.held)
+	return len(e.kept)
 }
 
 // Paths of the fake's own, beside an engine's.
@@ -137,6 +140,26 @@ func (e *Engine) setPace(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e.pace.Store(&p)
+	if p.Hold {
+		gate := make(chan struct{})
+		e.held.CompareAndSwap(nil, &gate)
+	} else if gate := e.held.Swap(nil); gate != nil {
+		close(*gate)
+	}
+}
+
+// passes waits for the end of a hold; false when the client left first.
+func (e *Engine) passes(ctx context.Context) bool {
+	gate := e.held.Load()
+	if gate == nil {
+		return true
+	}
+	select {
+	case <-*gate:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Told is what PathSeen answers.

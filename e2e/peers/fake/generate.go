@@ -195,6 +195,12 @@ func (e *Engine) answer(w http.ResponseWriter, r *http.Request, b *body, tokens 
 			return false
 		}
 		flush()
+		if i == 0 {
+			if !e.passes(r.Context()) {
+				return false
+			}
+			due = time.Now()
+		}
 	}
 	if !b.Stream {
 		_, err := w.Write(append(buf, `","logprobs":null,"finish_reason":"length"}],`+usage+`}`...))
