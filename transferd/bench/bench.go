@@ -74,7 +74,7 @@ func (cfg Config) table(ctx context.Context, name string, shape handoff.Shape) (
 	}()
 	var rows []row
 	for _, candidate := range append(r.rows(), r.peers(ctx, cfg)...) {
-		if strings.Contains(candidate.name, cfg.Only) || candidate.name == copyRow {
+		if strings.Contains(candidate.name, cfg.Only) || candidate.name == copyRow || "="+candidate.name == cfg.Only {
 			rows = append(rows, candidate)
 		}
 	}

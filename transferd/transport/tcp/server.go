@@ -127,6 +127,7 @@ func (s *Server) serve(ctx context.Context, c net.Conn) error {
 	if err := c.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err
 	}
+	unpace(c)
 	name := handoff.NodeID("")
 	if s.cfg.TLS != nil {
 		t := tls.Server(c, s.cfg.TLS)
