@@ -20,6 +20,7 @@ type Config struct {
 	Bytes  uint64   // moved by one sample
 	Tables []string // names of block tables
 	Rounds int      // samples of each row
+	Pairs  int      // samples of the two rows of a claim, one straight after the other
 	Only   string   // rows whose name has it; empty: all
 	Dir    string   // for the daemons' folders
 	Python string   // with the peers' wheels; absent: their rows are skipped
@@ -40,9 +41,10 @@ type sample struct {
 	wire  time.Duration // from the first byte asked for to the last one landed
 	cpu   time.Duration // of both ends
 	setup time.Duration // everything else of the handoff
-	// scatter is what of wire went into scattering staged pieces into place.
-	scatter time.Duration
-	tail    time.Duration // of many small ones: the 99th percentile of wire
+	// gather and scatter are spent, while wire runs, copying pieces together that
+	// cannot be sent from where they lie, and apart that could not be read into place.
+	gather, scatter time.Duration
+	tail            time.Duration // of many small ones: the 99th percentile of wire
 }
 
 func (s sample) gbps() float64     { return float64(s.bytes) / 1e9 / s.wire.Seconds() }
@@ -50,6 +52,7 @@ func (s sample) cpuPerGB() float64 { return s.cpu.Seconds() / (float64(s.bytes) 
 
 // Run measures and prints one table of rows for each table of blocks.
 func Run(ctx context.Context, cfg Config) (err error) {
+	fmt.Fprintln(cfg.Out, machine())
 	for _, name := range cfg.Tables {
 		shape, err := table(name, cfg.Bytes)
 		if err != nil {
@@ -73,8 +76,8 @@ func (cfg Config) table(ctx context.Context, name string, shape handoff.Shape) (
 		}
 	}()
 	var rows []row
-	for _, candidate := range append(r.rows(), r.peers(ctx, cfg)...) {
-		if strings.Contains(candidate.name, cfg.Only) || candidate.name == copyRow || "="+candidate.name == cfg.Only {
+	for _, candidate := range append(r.rows(name), r.peers(ctx, cfg)...) {
+		if strings.Contains(candidate.name, cfg.Only) || candidate.name == copyRow {
 			rows = append(rows, candidate)
 		}
 	}
@@ -82,16 +85,19 @@ func (cfg Config) table(ctx context.Context, name string, shape handoff.Shape) (
 	if err != nil {
 		return err
 	}
-	cfg.print(name, shape, rows, results)
+	verdicts, err := cfg.judge(ctx, name, rows, results)
+	if err != nil {
+		return err
+	}
+	cfg.print(name, r, rows, results)
 	if name == "64KiB" {
 		if err := cfg.single(ctx, rows); err != nil {
 			return err
 		}
 	}
-	for _, skipped := range r.skipped {
-		fmt.Fprintf(cfg.Out, "  %s\n", skipped)
+	for _, line := range append(r.skipped, verdicts...) {
+		fmt.Fprintf(cfg.Out, "  %s\n", line)
 	}
-	judge(cfg.Out, name, results)
 	return nil
 }
 
@@ -112,21 +118,21 @@ func measure(ctx context.Context, rows []row, rounds int) (map[string]result, er
 	return results, nil
 }
 
-// print shows the rows beside the scattered copy. Ratios of time are taken within
-// each round, and of those the median.
-func (cfg Config) print(name string, shape handoff.Shape, rows []row, results map[string]result) {
-	fmt.Fprintf(cfg.Out, "\n%s: %d pieces, %.0f MiB, %d rounds\n", name, shape.Pieces(), float64(shape.Bytes())/(1<<20), cfg.Rounds)
-	fmt.Fprintf(cfg.Out, "  %-34s %9s %7s %9s %7s %7s %9s %9s %9s %11s\n", "", "GB/s best", "median", "CPU-s/GB", "x copy", "x CPU", "setup ms", "wire ms", "p99 ms", "scatter ms")
-	base := results[copyRow]
+// print shows the rows beside the scattered copy, each by the medians of its samples.
+func (cfg Config) print(name string, r *rig, rows []row, results map[string]result) {
+	fmt.Fprintf(cfg.Out, "\n%s: %.0f MiB of KV in %s\n", name, float64(r.shape.Bytes())/(1<<20), r.fragmentation())
+	fmt.Fprintf(cfg.Out, "  %-38s %9s %7s %9s %7s %9s %8s %8s %9s %10s %8s\n", "", "GB/s best", "median", "CPU-s/GB", "x copy", "setup ms", "wire ms", "p99 ms", "gather ms", "scatter ms", "samples")
+	base := median(values(results[copyRow], sample.cpuPerGB))
 	for _, row := range rows {
 		s := results[row.name]
-		of := func(f func(sample) time.Duration) float64 {
-			return median(values(s, func(s sample) float64 { return float64(f(s).Microseconds()) / 1e3 }))
+		of := func(f func(sample) time.Duration) []float64 {
+			return values(s, func(s sample) float64 { return float64(f(s).Microseconds()) / 1e3 })
 		}
-		worst := slices.Max(values(s, func(s sample) float64 { return float64(s.wire.Microseconds()) / 1e3 }))
-		fmt.Fprintf(cfg.Out, "  %-34s %9.2f %7.2f %9.3f %7.2f %7.2f %9.2f %9.2f %9.2f %11.2f\n", row.name, slices.Max(values(s, sample.gbps)), median(values(s, sample.gbps)),
-			median(values(s, sample.cpuPerGB)), 1/speedRatio(s, base), cpuRatio(s, base), of(func(s sample) time.Duration { return s.setup }),
-			of(func(s sample) time.Duration { return s.wire }), worst, of(func(s sample) time.Duration { return s.scatter }))
+		wire := of(func(s sample) time.Duration { return s.wire })
+		cpu := median(values(s, sample.cpuPerGB))
+		fmt.Fprintf(cfg.Out, "  %-38s %9.2f %7.2f %9.3f %7.2f %9.2f %8.2f %8.2f %9.2f %10.2f %8d\n", row.name, slices.Max(values(s, sample.gbps)), median(values(s, sample.gbps)),
+			cpu, cpu/base, median(of(func(s sample) time.Duration { return s.setup })), median(wire), quantile(wire, 99),
+			median(of(func(s sample) time.Duration { return s.gather })), median(of(func(s sample) time.Duration { return s.scatter })), len(s))
 	}
 }
 
@@ -160,9 +166,11 @@ func values(s []sample, f func(sample) float64) []float64 {
 	return out
 }
 
-func median(v []float64) float64 {
+func median(v []float64) float64 { return quantile(v, 50) }
+
+func quantile(v []float64, percent int) float64 {
 	v = slices.Sorted(slices.Values(v))
-	return v[len(v)/2]
+	return v[min(len(v)*percent/100, len(v)-1)]
 }
 
 // processor is the CPU time of this process, in which both ends run.

@@ -5,69 +5,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/client"
 )
 
-// pair is the two engines of a row.
+// pair is the two engines of a row, and how each cuts what is moved.
 type pair struct {
-	r      *rig
-	p, d   *client.Engine
-	pid    handoff.EngineID
-	did    handoff.EngineID
-	ph, dh *host
-	plain  bool // without checksums
+	r       *rig
+	p, d    *client.Engine
+	pid     handoff.EngineID
+	did     handoff.EngineID
+	ph, dh  *host
+	plain   bool // without checksums
+	source  end
+	target  end
+	pieces  []uint32 // of P
+	digests []uint32
 }
 
 // handoff moves everything; one moves one block, many times.
 func (x *pair) handoff(ctx context.Context) (sample, error) {
 	clear(x.r.target.Bytes()[:min(1<<16, len(x.r.target.Bytes()))])
-	s, err := x.move(ctx, x.r.shape, len(x.r.pieces))
-	if err != nil {
+	s, err := x.move(ctx, x.source, x.target)
+	if err != nil || x.source.described != nil { // what a plan makes of the bytes is contracts/layout's to test
 		return s, err
 	}
 	return s, x.r.check()
 }
 
 func (x *pair) one(ctx context.Context) (sample, error) {
-	shape := x.r.shape
-	shape.Groups = []handoff.Group{{Name: "one", Layers: 1, Blocks: 1, BlockBytes: 64 << 10}}
+	source, target := x.source, x.target
+	source.shape.Groups = []handoff.Group{{Name: "one", Layers: 1, Blocks: 1, BlockBytes: 64 << 10}}
+	target.shape = source.shape
+	source.offsets, target.offsets = source.offsets[:1], target.offsets[:1]
 	var took []float64
-	for range 200 {
-		s, err := x.move(ctx, shape, 1)
+	for range 300 {
+		s, err := x.move(ctx, source, target)
 		if err != nil {
 			return s, err
 		}
 		took = append(took, float64(s.wire))
 	}
-	slices.Sort(took)
-	return sample{bytes: 64 << 10, wire: time.Duration(median(took)), tail: time.Duration(took[len(took)*99/100])}, nil
+	return sample{bytes: 64 << 10, wire: time.Duration(median(took)), tail: time.Duration(quantile(took, 99))}, nil
 }
 
-// move is one whole handoff of the first n pieces, from open to freed, of which the
-// pull is measured.
-func (x *pair) move(ctx context.Context, shape handoff.Shape, n int) (sample, error) {
+// move is one whole handoff, from open to freed, of which the pull is measured.
+func (x *pair) move(ctx context.Context, source, target end) (sample, error) {
 	r := x.r
 	r.handed++
 	plan := handoff.Plan{Attempt: handoff.Attempt{Handoff: handoff.HandoffID(fmt.Sprint("bench-", r.handed)), Epoch: 1, Nonce: 1},
 		P:          handoff.Seat{Engine: x.pid, Node: x.p.Node(), Incarnation: x.p.Incarnation()},
 		D:          handoff.Seat{Engine: x.did, Node: x.d.Node(), Incarnation: x.d.Incarnation()},
 		BodyDigest: handoff.Digest{1}}
+	n := len(source.offsets)
 	began := time.Now()
-	token, err := x.d.OpenTarget(ctx, client.TargetSpec{Plan: plan, Shape: shape, Offsets: r.to[:n]})
+	token, err := x.d.OpenTarget(ctx, client.TargetSpec{Plan: plan, Shape: target.shape, Offsets: target.offsets})
 	if err != nil {
 		return sample{}, err
 	}
-	g, err := x.p.OpenSource(ctx, client.SourceSpec{Plan: plan, Shape: shape, Offsets: r.offsets[:n]})
+	g, err := x.p.OpenSource(ctx, client.SourceSpec{Plan: plan, Shape: source.shape, Offsets: source.offsets})
 	if err != nil {
 		return sample{}, err
 	}
-	if err := errors.Join(x.p.Announce(ctx, plan.Attempt, r.pieces[:n], r.digests[:n]), x.p.Seal(ctx, plan.Attempt)); err != nil {
+	if err := errors.Join(x.p.Announce(ctx, plan.Attempt, x.pieces[:n], x.digests[:n]), x.p.Seal(ctx, plan.Attempt)); err != nil {
 		return sample{}, err
 	}
+	gathered := x.ph.daemon.Core().Stats().Gathering
 	before, err := processor()
 	if err != nil {
 		return sample{}, err
@@ -85,7 +90,8 @@ func (x *pair) move(ctx context.Context, shape handoff.Shape, n int) (sample, er
 	}
 	total := time.Since(began)
 	wire := time.Duration(res.WireMicros) * time.Microsecond
-	return sample{bytes: shape.Bytes(), wire: wire, cpu: after - before, setup: total - wire, scatter: time.Duration(res.ScatterMicros) * time.Microsecond}, x.free(ctx, plan.Attempt)
+	return sample{bytes: source.shape.Bytes(), wire: wire, cpu: after - before, setup: total - wire, gather: x.ph.daemon.Core().Stats().Gathering - gathered,
+		scatter: time.Duration(res.ScatterMicros) * time.Microsecond}, x.free(ctx, plan.Attempt)
 }
 
 // check compares a few pieces: a lane that moves nothing is no lane.

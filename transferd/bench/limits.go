@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/surehand/surehand/transferd/client"
@@ -44,16 +47,17 @@ func (r *rig) moved(each func([]byte)) (sample, error) {
 // iperf is iperf3 over loopback with one stream: what TCP costs without headers,
 // scattered places or checks.
 type iperf struct {
-	path  string
-	bytes uint64
+	path    string
+	bytes   uint64
+	control string // congestion control; empty: the host's
 }
 
-func newIperf(bytes uint64) (*iperf, string) {
+func newIperf(bytes uint64, control string) (*iperf, string) {
 	path, err := exec.LookPath("iperf3")
 	if err != nil {
 		return nil, "it is not installed (Debian: apt install iperf3)"
 	}
-	return &iperf{path, bytes}, ""
+	return &iperf{path, bytes, control}, ""
 }
 
 // report is the part of iperf3's JSON that is read.
@@ -87,7 +91,11 @@ func (p *iperf) run(ctx context.Context) (sample, error) {
 	var r report
 	var cpu time.Duration
 	for range 100 { // until it listens
-		c := exec.CommandContext(ctx, p.path, "-c", "127.0.0.1", "-p", port, "-J", "-l", "1M", "-n", strconv.FormatUint(max(p.bytes, enough), 10))
+		args := []string{"-c", "127.0.0.1", "-p", port, "-J", "-l", "1M", "-n", strconv.FormatUint(max(p.bytes, enough), 10)}
+		if p.control != "" {
+			args = append(args, "-C", p.control)
+		}
+		c := exec.CommandContext(ctx, p.path, args...)
 		var out []byte
 		if out, err = c.Output(); err == nil {
 			err = json.Unmarshal(out, &r)
@@ -123,4 +131,18 @@ func freePort() (string, error) {
 		return "", err
 	}
 	return port, l.Close()
+}
+
+// machine says on what the figures were measured, and how loud it was.
+func machine() string {
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		load = []byte("unknown")
+	}
+	control, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
+	if err != nil {
+		control = []byte("unknown")
+	}
+	loud := strings.Fields(string(load))[0]
+	return fmt.Sprintf("%d cores, load %s before the first row, congestion control %s.\nCPU seconds hold still on a loud machine, GB/s and times do not.", runtime.NumCPU(), loud, strings.TrimSpace(string(control)))
 }

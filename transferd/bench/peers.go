@@ -28,15 +28,16 @@ var peerKinds = []struct {
 	env       []string
 }{
 	{nixlRow, "nixl-shared", []string{"UCX_TLS=posix,cma,self"}},
-	{"NIXL 1.5.1, default", "nixl", nil},
+	{nixlDefaultRow, "nixl", nil},
 	{nixlTCPRow, "nixl-tcp", []string{"UCX_TLS=tcp,self"}},
 	{mooncakeRow, "mooncake", []string{"MC_TCP_BIND_ADDRESS=127.0.0.1", "GLOG_minloglevel=3", "MC_LOG_LEVEL=ERROR"}},
 }
 
 const (
-	nixlRow     = "NIXL 1.5.1, shared memory"
-	nixlTCPRow  = "NIXL 1.5.1, tcp"
-	mooncakeRow = "Mooncake TE 0.3.13, tcp"
+	nixlRow        = "NIXL 1.5.1, shared memory"
+	nixlDefaultRow = "NIXL 1.5.1, default"
+	nixlTCPRow     = "NIXL 1.5.1, tcp"
+	mooncakeRow    = "Mooncake TE 0.3.13, tcp"
 
 	peerStart = 2 * time.Minute // to import, register, connect and read everything once
 )

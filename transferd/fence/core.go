@@ -72,7 +72,10 @@ type Core struct {
 	refusals map[handoff.Code]uint64
 }
 
-type totals struct{ committed, committedBytes, pulledBytes uint64 }
+type totals struct {
+	committed, committedBytes, pulledBytes uint64
+	gathering, scattering                  time.Duration
+}
 
 // New begins a life with empty tables.
 func New(cfg Config) *Core {

@@ -1,6 +1,8 @@
 package fence
 
 import (
+	"time"
+
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/transferd/segment"
@@ -110,7 +112,9 @@ func (l *Landing) Extent(piece, at, bytes uint32) segment.Extent {
 
 // Write copies staged bytes into extents of posted pieces.
 func (l *Landing) Write(to []segment.Extent, from [][]byte) error {
+	began := time.Now()
 	err := l.target.engine.Segment.Write(to, from)
+	l.core.took(&l.core.totals.scattering, time.Since(began))
 	if segment.IsNotQuiescent(err) {
 		l.core.enter()
 		defer l.core.leave()

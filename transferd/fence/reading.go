@@ -2,6 +2,7 @@ package fence
 
 import (
 	"context"
+	"time"
 
 	"github.com/surehand/surehand/contracts/capability"
 	"github.com/surehand/surehand/contracts/handoff"
@@ -277,7 +278,10 @@ func (r *Reading) Views(pieces []uint32, views [][]byte, buffer *[]byte) ([][]by
 		extents := r.source.places(pieces)
 		at := len(views)
 		views = segment.Carve(buffer, extents, views)
-		return views, r.looked(memory.Read(extents, views[at:]))
+		began := time.Now()
+		err := r.looked(memory.Read(extents, views[at:]))
+		r.core.took(&r.core.totals.gathering, time.Since(began))
+		return views, err
 	}
 	for _, p := range pieces {
 		views = append(views, r.View(p))

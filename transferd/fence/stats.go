@@ -3,6 +3,7 @@ package fence
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
 )
@@ -23,6 +24,8 @@ type Stats struct {
 	Committed          uint64
 	CommittedBytes     uint64
 	PulledBytes        uint64
+	Gathering          time.Duration // spent copying pieces together that cannot be sent from where they lie
+	Scattering         time.Duration // spent copying pieces apart that could not be read into place
 	Refusals           map[handoff.Code]uint64
 	Ready              bool
 }
@@ -41,7 +44,7 @@ func (c *Core) Stats() Stats {
 	s := Stats{TargetStates: map[handoff.TargetState]int{}, SourceStates: map[handoff.SourceState]int{},
 		PinnedBlocks: c.pins.Len(), Tombstones: c.targets.Freed() + c.sources.Freed(),
 		Committed: c.totals.committed, CommittedBytes: c.totals.committedBytes,
-		PulledBytes: c.totals.pulledBytes, Refusals: maps.Clone(c.refusals), Ready: c.isReady()}
+		PulledBytes: c.totals.pulledBytes, Gathering: c.totals.gathering, Scattering: c.totals.scattering, Refusals: maps.Clone(c.refusals), Ready: c.isReady()}
 	for a, t := range c.held {
 		r := c.targets.Get(a)
 		s.TargetStates[r.State]++
@@ -70,6 +73,13 @@ func (c *Core) Stats() Stats {
 		s.RegisteredBytes += e.Segment.Bytes()
 	}
 	return s
+}
+
+// took adds to one of the totals of time.
+func (c *Core) took(total *time.Duration, d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*total += d
 }
 
 // TargetRecord and SourceRecord are copies of records, for people.

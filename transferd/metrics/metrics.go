@@ -37,6 +37,8 @@ var (
 	pinned      = desc("pinned_blocks", "Source blocks that a grant may read.")
 	tombstones  = desc("tombstones", "Records without memory that answer late messages.")
 	pulled      = desc("pulled_bytes_total", "Bytes landed in targets, whatever became of them.")
+	gathering   = desc("gather_seconds_total", "Time spent copying pieces together that cannot be sent from where they lie.")
+	scattering  = desc("scatter_seconds_total", "Time spent copying pieces apart that could not be read into place.")
 	committed   = desc("committed_total", "Targets committed.")
 	bytes       = desc("committed_bytes_total", "Bytes of committed targets.")
 	engines     = desc("engines", "Attached engines.")
@@ -52,6 +54,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	s := c.core.Stats()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	seconds := func(d *prometheus.Desc, v time.Duration) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v.Seconds())
 	}
 	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
@@ -76,6 +81,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(ready, isReady)
 	counter(pulled, s.PulledBytes)
+	seconds(gathering, s.Gathering)
+	seconds(scattering, s.Scattering)
 	counter(committed, s.Committed)
 	counter(bytes, s.CommittedBytes)
 }

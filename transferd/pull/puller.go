@@ -21,7 +21,7 @@ const (
 	// MaxRepulls is how often a piece whose bytes differ is read again.
 	MaxRepulls = 1
 
-	batchBytes = 1 << 20                // of one request
+	batchBytes = 2 << 20                // of one request
 	backoffMax = 100 * time.Millisecond // between two connections
 )
 

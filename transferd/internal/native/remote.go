@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -98,26 +99,35 @@ func (p *Process) WriteAt(at []uint64, from [][]byte) error {
 
 type remoteCall func(pid int, local []unix.Iovec, remote []unix.RemoteIovec, flags uint) (int, error)
 
-// move looks at the process before and after each call: bytes that moved while
-// it ended are not of it for sure.
+// vectors are the places of one call.
+type vectors struct {
+	local  [maxRemoteVectors]unix.Iovec
+	remote [maxRemoteVectors]unix.RemoteIovec
+}
+
+var vectorPool = sync.Pool{New: func() any { return new(vectors) }}
+
+// move looks at the process before the first call and after each: bytes that moved
+// while it ended are not of it for sure.
 func (p *Process) move(call remoteCall, verb string, at []uint64, places [][]byte) error {
-	local := make([]unix.Iovec, 0, maxRemoteVectors)
-	remote := make([]unix.RemoteIovec, 0, maxRemoteVectors)
+	v := vectorPool.Get().(*vectors)
+	defer func() {
+		*v = vectors{} // it keeps no memory alive
+		vectorPool.Put(v)
+	}()
+	if err := p.check(); err != nil {
+		return err
+	}
 	for len(places) > 0 {
-		local, remote = local[:0], remote[:0]
 		want, n := 0, min(len(places), maxRemoteVectors)
 		for i := range n {
-			v := unix.Iovec{Base: unsafe.SliceData(places[i])}
-			v.SetLen(len(places[i]))
-			local = append(local, v)
-			remote = append(remote, unix.RemoteIovec{Base: uintptr(at[i]), Len: len(places[i])})
+			v.local[i].Base = unsafe.SliceData(places[i])
+			v.local[i].SetLen(len(places[i]))
+			v.remote[i] = unix.RemoteIovec{Base: uintptr(at[i]), Len: len(places[i])}
 			want += len(places[i])
 		}
 		at, places = at[n:], places[n:]
-		if err := p.check(); err != nil {
-			return err
-		}
-		got, err := call(p.pid, local, remote, 0)
+		got, err := call(p.pid, v.local[:n], v.remote[:n], 0)
 		if gone := p.check(); gone != nil {
 			return gone
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // batchBytes is copied between two looks at whether the pull is over (L6).
-const batchBytes = 1 << 20
+const batchBytes = 2 << 20
 
 // Opener opens lanes inside one daemon.
 type Opener struct{ Core *fence.Core }
