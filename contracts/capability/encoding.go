@@ -31,6 +31,15 @@ type parsed struct {
 	mac   []byte
 }
 
+// chain is the MAC that the last link must have under k.
+func (p parsed) chain(k Key) []byte {
+	mac := sum(k[:], p.base)
+	for _, l := range p.links {
+		mac = sum(mac, appendLink(nil, l))
+	}
+	return mac
+}
+
 func (p parsed) narrowest() Range {
 	if n := len(p.links); n > 0 {
 		return p.links[n-1]

@@ -1,5 +1,5 @@
-// Package audit writes a line for each grant, refusal, revocation and commit of a
-// daemon: who and when, never what. It follows the daemon's trace, so that it
+// Package audit writes a line for each grant, refusal, revocation, commit and tenant
+// crossing of a daemon: who and when, never what. It follows the daemon's trace, so that it
 // holds nothing back; what it could not follow it says.
 package audit
 
@@ -10,6 +10,7 @@ import (
 
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/fence"
 	"github.com/surehand/surehand/transferd/trace"
 )
 
@@ -42,7 +43,7 @@ func record(log *slog.Logger, e *transferv1.TraceEvent) {
 	}
 	a := e.GetAttempt()
 	level := slog.LevelInfo
-	if act == "refuse" {
+	if act == "refuse" || act == "crossing" {
 		level = slog.LevelWarn
 	}
 	log.Log(context.Background(), level, "audit", "act", act, "side", e.GetMachine(), "event", e.GetEvent(), "handoff", a.GetHandoff(), "epoch", a.GetEpoch(),
@@ -53,6 +54,8 @@ func record(log *slog.Logger, e *transferv1.TraceEvent) {
 func act(e *transferv1.TraceEvent) string {
 	over := e.GetTo() == handoff.SourceClosed.String() || e.GetTo() == handoff.TargetClosed.String() || e.GetTo() == handoff.TargetAborted.String()
 	switch {
+	case e.GetEvent() == fence.EventCrossing:
+		return "crossing"
 	case e.GetCode() != "" && e.GetFrom() == e.GetTo():
 		return "refuse"
 	case e.GetFrom() == e.GetTo():

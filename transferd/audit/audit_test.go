@@ -24,6 +24,7 @@ func TestEachGrantRefusalRevocationAndCommitIsALine(t *testing.T) {
 		{Machine: "source", Attempt: a, Name: "open", From: "unknown", To: "opened"},
 		{Machine: "source", Attempt: a, Name: "open", From: "opened", To: "opened"}, // a repeat
 		{Machine: "source", Attempt: a, Name: "admit", Code: handoff.CodeDenied},
+		{Machine: "source", Attempt: a, Name: fence.EventCrossing, Code: handoff.CodeDenied},
 		{Machine: "source", Attempt: a, Name: "seal", From: "opened", To: "sealed"},
 		{Machine: "target", Attempt: a, Name: "commit", From: "validated", To: "committed"},
 		{Machine: "source", Attempt: a, Name: "undo", From: "sealed", To: "closed", Code: handoff.CodeNone},
@@ -40,7 +41,7 @@ func TestEachGrantRefusalRevocationAndCommitIsALine(t *testing.T) {
 		}
 		acts = append(acts, l.Act)
 	}
-	want := []string{"grant", "refuse", "commit", "revoke"}
+	want := []string{"grant", "refuse", "crossing", "commit", "revoke"}
 	if len(acts) != len(want) {
 		t.Fatal(acts)
 	}

@@ -155,6 +155,9 @@ type SourceSpec struct {
 	Blocks  []uint32 // physical blocks pinned under the grant
 	Lease   time.Duration
 	Trace   string // traceparent of the prefill; empty: none
+	// Tenant is a digest of whose state it is, such as of the salt of its prefixes;
+	// zero: not said. The daemon then keeps no tenants apart and can tell no crossing.
+	Tenant handoff.Digest
 }
 
 // SourceGrant is the right to read a source.
@@ -167,8 +170,12 @@ type SourceGrant struct {
 func (e *Engine) OpenSource(ctx context.Context, spec SourceSpec) (SourceGrant, error) {
 	a := spec.Plan.Attempt
 	known := e.track(e.sources, a)
-	reply, err := e.ask(ctx, &transferv1.EngineMessage{Body: &transferv1.EngineMessage_OpenSource{OpenSource: &transferv1.OpenSource{
-		Plan: rpc.Plan(spec.Plan), Shape: rpc.Shape(spec.Shape), Offsets: spec.Offsets, Blocks: spec.Blocks, LeaseMs: spec.Lease.Milliseconds(), Trace: spec.Trace}}})
+	open := &transferv1.OpenSource{Plan: rpc.Plan(spec.Plan), Shape: rpc.Shape(spec.Shape), Offsets: spec.Offsets, Blocks: spec.Blocks,
+		LeaseMs: spec.Lease.Milliseconds(), Trace: spec.Trace}
+	if spec.Tenant != (handoff.Digest{}) {
+		open.Tenant = spec.Tenant[:]
+	}
+	reply, err := e.ask(ctx, &transferv1.EngineMessage{Body: &transferv1.EngineMessage_OpenSource{OpenSource: open}})
 	if err != nil {
 		if !known && handoff.CodeOf(err) != handoff.CodeUnavailable {
 			e.forget(a, true)

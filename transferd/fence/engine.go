@@ -37,8 +37,9 @@ type Engine struct {
 
 	gone        bool
 	slots       map[uint32]handoff.Attempt
-	entries     int    // targets and sources that are not freed
-	quarantined uint64 // bytes that are over and not drained
+	tenants     map[uint32]*tenancy // of pinned blocks
+	entries     int                 // targets and sources that are not freed
+	quarantined uint64              // bytes that are over and not drained
 }
 
 // Attached says what became of the targets of an engine's flag page (rule 9).

@@ -47,8 +47,7 @@ func (c *Core) Admit(ctx context.Context, a handoff.Attempt, token []byte, h Hol
 	if err != nil {
 		c.enter()
 		defer c.leave()
-		c.emit(Event{Machine: "source", Attempt: a, Name: "admit", Code: handoff.CodeOf(err)})
-		return nil, c.refused(err)
+		return nil, c.denied(a, token, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease)
 	defer cancel()
@@ -384,8 +383,7 @@ func (c *Core) Join(a handoff.Attempt, token []byte, h Holder) (r *Reading, leav
 	c.enter()
 	defer c.leave()
 	if err != nil {
-		c.emit(Event{Machine: "source", Attempt: a, Name: "admit", Code: handoff.CodeOf(err)})
-		return nil, nil, c.refused(err)
+		return nil, nil, c.denied(a, token, err)
 	}
 	s, l := c.sources.Get(a), c.lent[a]
 	switch {

@@ -24,6 +24,7 @@ type source struct {
 	reading    *Reading // the connection that reads it, nil when none
 	counted    bool
 	trace      string
+	tenant     handoff.Digest // zero: its engine did not say
 }
 
 // SourceSpec is what an engine opens a source with.
@@ -33,7 +34,8 @@ type SourceSpec struct {
 	Offsets []uint64
 	Blocks  []uint32 // physical blocks pinned under the grant (rule 15)
 	Lease   time.Duration
-	Trace   string // traceparent of the prefill; no decision looks at it
+	Trace   string         // traceparent of the prefill; no decision looks at it
+	Tenant  handoff.Digest // whose state it is; zero: not said
 }
 
 // SourceGrant is the right that a source's plan gives to its D.
@@ -62,12 +64,16 @@ func (c *Core) OpenSource(e *Engine, s SourceSpec) (SourceGrant, error) {
 	if l := c.lent[a]; l != nil && (l.engine != e || !slices.Equal(l.extents, extents) || !slices.Equal(l.blocks, s.Blocks)) {
 		return SourceGrant{}, c.refused(handoff.Errorf(handoff.CodeConflict, "the source is open with other memory"))
 	}
+	if b, ok := e.foreign(s); ok && c.lent[a] == nil {
+		c.crossing(a)
+		return SourceGrant{}, c.refused(handoff.Errorf(handoff.CodeDenied, "block %d is pinned for another tenant", b))
+	}
 	ans := c.stepSource(handoff.SourceInput{Event: handoff.SourceOpen, Attempt: a, P: s.Plan.P, Plan: &s.Plan, Shape: &s.Shape, Lane: handoff.LaneServed, Lease: s.Lease})
 	if err := ans.Err(); err != nil {
 		return SourceGrant{State: ans.State}, err
 	}
 	if ans.Changed {
-		l := &source{attempt: a, engine: e, extents: extents, blocks: s.Blocks, bytes: s.Shape.Bytes(), grant: ans.Grant, trace: s.Trace, told: ans.State, drained: make(chan struct{})}
+		l := &source{attempt: a, engine: e, extents: extents, blocks: s.Blocks, bytes: s.Shape.Bytes(), grant: ans.Grant, trace: s.Trace, tenant: s.Tenant, told: ans.State, drained: make(chan struct{})}
 		if l.capability, err = c.mint(s, ans.Grant); err != nil {
 			return SourceGrant{}, err // not reached: plan and shape are valid
 		}
@@ -90,6 +96,7 @@ func (c *Core) lend(l *source) {
 	l.engine.entries++
 	for _, b := range l.blocks {
 		c.pins.Pin(b, l.grant)
+		l.engine.occupy(b, l.tenant)
 	}
 	if w := c.arrivals[l.attempt]; w != nil {
 		close(w.opened)
@@ -219,6 +226,7 @@ func (c *Core) settleSource(a handoff.Attempt) {
 		close(l.drained)
 		for _, b := range l.blocks {
 			c.pins.Unpin(b, l.grant)
+			l.engine.vacate(b)
 		}
 	}
 	if closed || drainedNow {

@@ -75,8 +75,14 @@ func (s *session) openSource(m *transferv1.OpenSource) (*transferv1.DaemonMessag
 	if err != nil {
 		return nil, err
 	}
+	var tenant handoff.Digest
+	if len(m.GetTenant()) > 0 {
+		if tenant, err = rpc.FromDigest("tenant", m.GetTenant()); err != nil {
+			return nil, err
+		}
+	}
 	g, err := s.core().OpenSource(s.engine, fence.SourceSpec{Plan: plan, Shape: shape, Offsets: m.GetOffsets(), Blocks: m.GetBlocks(),
-		Lease: time.Duration(m.GetLeaseMs()) * time.Millisecond, Trace: m.GetTrace()})
+		Lease: time.Duration(m.GetLeaseMs()) * time.Millisecond, Trace: m.GetTrace(), Tenant: tenant})
 	if err != nil {
 		return nil, err
 	}

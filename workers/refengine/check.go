@@ -1,6 +1,7 @@
 package refengine
 
 import (
+	"crypto/sha256"
 	"time"
 
 	"github.com/surehand/surehand/activities/engine"
@@ -98,7 +99,11 @@ func (e *Engine) prompt(m *enginev1.PrefillRequest) (prompt, error) {
 		}
 	}
 	lease, err := e.lease(m.GetLeaseMs())
-	return prompt{tokens: tokens, sampling: s, salt: paged.Salt(m.GetTenantSalt()), lease: lease}, err
+	p := prompt{tokens: tokens, sampling: s, salt: paged.Salt(m.GetTenantSalt()), lease: lease}
+	if p.salt != "" {
+		p.tenant = sha256.Sum256([]byte(p.salt))
+	}
+	return p, err
 }
 
 func sampling(m *enginev1.Sampling) (compute.Sampling, error) {

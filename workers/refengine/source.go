@@ -17,6 +17,7 @@ type prompt struct {
 	tokens   []int
 	sampling compute.Sampling
 	salt     paged.Salt
+	tenant   handoff.Digest // of the salt; zero without one
 	lease    time.Duration
 	trace    string // traceparent of who asked first; empty: none
 }
@@ -108,7 +109,7 @@ func (e *Engine) allocateSource(s *source) error {
 
 func (e *Engine) openSource(s *source, trace string) error {
 	grant, err := e.daemon.OpenSource(e.ctx, client.SourceSpec{Plan: s.plan, Shape: s.shape, Offsets: offsets(s.ranges),
-		Blocks: physical(s.seq.Blocks()), Lease: s.prompt.lease, Trace: trace})
+		Blocks: physical(s.seq.Blocks()), Lease: s.prompt.lease, Trace: trace, Tenant: s.prompt.tenant})
 	if err == nil {
 		s.run.open(grant.Capability, e.daemon.PeerAddress(), len(s.prompt.tokens))
 	}

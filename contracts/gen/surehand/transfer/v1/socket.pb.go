@@ -770,13 +770,17 @@ func (x *TargetOpened) GetState() TargetState {
 }
 
 type OpenSource struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plan          *Plan                  `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
-	Shape         *Shape                 `protobuf:"bytes,2,opt,name=shape,proto3" json:"shape,omitempty"`
-	Offsets       []uint64               `protobuf:"varint,3,rep,packed,name=offsets,proto3" json:"offsets,omitempty"`
-	LeaseMs       int64                  `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
-	Blocks        []uint32               `protobuf:"varint,5,rep,packed,name=blocks,proto3" json:"blocks,omitempty"` // physical blocks pinned under the grant
-	Trace         string                 `protobuf:"bytes,6,opt,name=trace,proto3" json:"trace,omitempty"`           // W3C traceparent of who computes it; empty: nobody traces
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Plan    *Plan                  `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	Shape   *Shape                 `protobuf:"bytes,2,opt,name=shape,proto3" json:"shape,omitempty"`
+	Offsets []uint64               `protobuf:"varint,3,rep,packed,name=offsets,proto3" json:"offsets,omitempty"`
+	LeaseMs int64                  `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	Blocks  []uint32               `protobuf:"varint,5,rep,packed,name=blocks,proto3" json:"blocks,omitempty"` // physical blocks pinned under the grant
+	Trace   string                 `protobuf:"bytes,6,opt,name=trace,proto3" json:"trace,omitempty"`           // W3C traceparent of who computes it; empty: nobody traces
+	// Whose state it is, as a digest that gives no name away; empty: not said. No
+	// block is pinned for two of them at once (S16), and a capability of one that is
+	// presented for another's source stands in the audit as a crossing.
+	Tenant        []byte `protobuf:"bytes,7,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -851,6 +855,13 @@ func (x *OpenSource) GetTrace() string {
 		return x.Trace
 	}
 	return ""
+}
+
+func (x *OpenSource) GetTenant() []byte {
+	if x != nil {
+		return x.Tenant
+	}
+	return nil
 }
 
 type SourceOpened struct {
@@ -1402,7 +1413,7 @@ const file_surehand_transfer_v1_socket_proto_rawDesc = "" +
 	"\x04held\x18\x06 \x03(\rR\x04held\"z\n" +
 	"\fTargetOpened\x121\n" +
 	"\x05token\x18\x01 \x01(\v2\x1b.surehand.transfer.v1.TokenR\x05token\x127\n" +
-	"\x05state\x18\x02 \x01(\x0e2!.surehand.transfer.v1.TargetStateR\x05state\"\xd2\x01\n" +
+	"\x05state\x18\x02 \x01(\x0e2!.surehand.transfer.v1.TargetStateR\x05state\"\xea\x01\n" +
 	"\n" +
 	"OpenSource\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x121\n" +
@@ -1410,7 +1421,8 @@ const file_surehand_transfer_v1_socket_proto_rawDesc = "" +
 	"\aoffsets\x18\x03 \x03(\x04R\aoffsets\x12\x19\n" +
 	"\blease_ms\x18\x04 \x01(\x03R\aleaseMs\x12\x16\n" +
 	"\x06blocks\x18\x05 \x03(\rR\x06blocks\x12\x14\n" +
-	"\x05trace\x18\x06 \x01(\tR\x05trace\"}\n" +
+	"\x05trace\x18\x06 \x01(\tR\x05trace\x12\x16\n" +
+	"\x06tenant\x18\a \x01(\fR\x06tenant\"}\n" +
 	"\fSourceOpened\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\fR\n" +
