@@ -58,7 +58,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) engine(id handoff.EngineID) *Engine {
 	b.t.Helper()
-	s, err := segment.Map(b.file, segBytes)
+	s, err := new(segment.Book).Map(b.file, segBytes)
 	check(b.t, err)
 	return &Engine{ID: id, Revision: shape.Revision, Layout: shape.Layout, Segment: s, Page: flagpage.New(b.flags, 8),
 		Notify: func(n Notice) { b.notices = append(b.notices, n) }, Close: s.Close}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/transferd/segment"
 )
 
 // Stats is what a core holds and has done.
@@ -67,10 +68,14 @@ func (c *Core) Stats() Stats {
 			s.QuarantinedBytes += l.bytes
 		}
 	}
+	counted := map[segment.Memory]bool{} // one memory may be of several engines
 	for _, id := range slices.Sorted(maps.Keys(c.engines)) {
 		e := c.engines[id]
 		s.Engines = append(s.Engines, EngineStats{id, e.Segment.Bytes(), e.Segment.Kind()})
-		s.RegisteredBytes += e.Segment.Bytes()
+		if m := e.Segment.Memory; !counted[m] {
+			counted[m] = true
+			s.RegisteredBytes += m.Bytes()
+		}
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"os"
+	"sync"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/internal/native"
@@ -12,19 +13,51 @@ import (
 type mapped struct {
 	memory   []byte
 	readOnly bool
+	book     *Book
+	key      key
+	holders  int // guarded by book.mu
+}
+
+// Book knows the memfds that are mapped, so that one which is registered again, such
+// as by an engine that is attached once as P and once as D, is mapped and counted
+// once: it goes with the last of its registrations. The zero value is ready.
+//
+// Other kinds have no such identity: a process's number and a device's handle may come
+// to mean another memory while the older one is still in use.
+type Book struct {
+	mu   sync.Mutex
+	open map[key]*mapped
+}
+
+// key is a memfd's identity as long as it is mapped, and how it is mapped.
+type key struct {
+	file     native.FileID
+	bytes    uint64
+	writable bool
 }
 
 // Map maps the first bytes of f, which must be sealed against shrinking: a
 // mapping that its owner can cut ends the reader with SIGBUS. One that its owner
 // sealed against further writers, after its own mapping, is mapped read-only: it can
 // be a source, never a target.
-func Map(f *os.File, bytes uint64) (*Segment, error) {
+func (b *Book) Map(f *os.File, bytes uint64) (*Segment, error) {
 	if err := native.CheckSealed(f, bytes); err != nil {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "segment: %s", err)
 	}
 	writable, err := native.HasWriters(f)
 	if err != nil {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "segment: %s", err)
+	}
+	id, err := native.Identify(f)
+	if err != nil {
+		return nil, handoff.Errorf(handoff.CodeInvalid, "segment: %s", err)
+	}
+	k := key{id, bytes, writable}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m := b.open[k]; m != nil {
+		m.holders++
+		return &Segment{m}, nil
 	}
 	open := native.Map
 	if !writable {
@@ -34,7 +67,12 @@ func Map(f *os.File, bytes uint64) (*Segment, error) {
 	if err != nil {
 		return nil, handoff.Errorf(handoff.CodeCapacity, "segment: %s", err)
 	}
-	return &Segment{&mapped{memory, !writable}}, nil
+	m := &mapped{memory: memory, readOnly: !writable, book: b, key: k, holders: 1}
+	if b.open == nil {
+		b.open = map[key]*mapped{}
+	}
+	b.open[k] = m
+	return &Segment{m}, nil
 }
 
 func (m *mapped) Kind() string  { return "memfd" }
@@ -62,7 +100,14 @@ func (m *mapped) Write(to []Extent, from [][]byte) error {
 	return nil
 }
 
+// Close ends one registration; the last one unmaps.
 func (m *mapped) Close() error {
+	m.book.mu.Lock()
+	defer m.book.mu.Unlock()
+	if m.holders--; m.holders > 0 {
+		return nil
+	}
+	delete(m.book.open, m.key)
 	memory := m.memory
 	m.memory = nil
 	return native.Unmap(memory)

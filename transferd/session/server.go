@@ -17,6 +17,7 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/fence"
 	"github.com/surehand/surehand/transferd/internal/native"
+	"github.com/surehand/surehand/transferd/segment"
 )
 
 // MaxConnections bounds the connections that have not attached yet, together
@@ -38,6 +39,8 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	listener *net.UnixListener
+
+	memories segment.Book // of attached engines
 
 	recording sync.Mutex // held while the engines are recorded
 

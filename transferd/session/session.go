@@ -211,7 +211,7 @@ func (s *session) segment(m *transferv1.Attach, files []*os.File) (*segment.Segm
 	case m.GetCuda() != nil:
 		return s.device(m.GetCuda(), m.GetSegmentBytes())
 	case m.GetProcessAddress() == 0:
-		return segment.Map(files[0], m.GetSegmentBytes())
+		return s.server.memories.Map(files[0], m.GetSegmentBytes())
 	}
 	p, err := native.PeerProcess(s.conn.Unix())
 	if err != nil {

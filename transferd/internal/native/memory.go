@@ -63,6 +63,18 @@ func CheckSealed(f *os.File, bytes uint64) error {
 	return nil
 }
 
+// FileID tells whether two descriptors are of one memory, while either is mapped.
+type FileID struct{ Device, Inode uint64 }
+
+// Identify gives a descriptor's FileID.
+func Identify(f *os.File) (FileID, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return FileID{}, fmt.Errorf("memfd: %w", err)
+	}
+	return FileID{uint64(st.Dev), st.Ino}, nil
+}
+
 // SealWriters lets nobody write a memfd from now on but through the mappings that
 // there are: a descriptor that is opened again through /proc, or passed on, is good
 // for reading only.

@@ -57,7 +57,7 @@ func newServing(t testing.TB) *serving {
 	f, err := native.Memfd("m", memoryBytes)
 	must(err)
 	t.Cleanup(func() { must(f.Close()) })
-	s, err := segment.Map(f, memoryBytes)
+	s, err := new(segment.Book).Map(f, memoryBytes)
 	must(err)
 	everything := segment.Extent{Length: memoryBytes}
 	copy(s.View(everything), bytes.Repeat([]byte{0x5e}, memoryBytes))
