@@ -36,6 +36,12 @@ const (
 // ProgressDeadline is how long a transfer may go without a new byte (rule 26).
 const ProgressDeadline = 2 * time.Second
 
+// OverlapTokens is the prompt length from which on it pays that D reads while P still
+// computes, as task bench:overlap finds it. Below it P announces once, when all is
+// computed, and the orchestrator lets the pull begin only then. Both go by this one
+// constant unless they are told another (--serial-below).
+const OverlapTokens = 512
+
 // MaxEpochsBeforeFirstToken is how often a handoff may be planned by default.
 const MaxEpochsBeforeFirstToken Epoch = 3
 

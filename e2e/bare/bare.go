@@ -23,10 +23,6 @@ import (
 	"github.com/surehand/surehand/transferd/client"
 )
 
-// SerialBelow is the prompt length from which pull and prefill overlap, the
-// same as the orchestrator's.
-const SerialBelow = 256
-
 // Handoff is one handoff in the hands of its caller.
 type Handoff struct {
 	Plan   handoff.Plan

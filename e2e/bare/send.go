@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/activities/engine"
+	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
 	"github.com/surehand/surehand/transferd/client"
@@ -101,7 +102,7 @@ func (h *Handoff) run(ctx context.Context, began time.Time) (out traffic.Answer,
 // move pulls as soon as it pays, commits, and lets P go.
 func (h *Handoff) move(ctx context.Context, opened, sealed <-chan struct{}) error {
 	begin := opened
-	if len(h.prompt)+2 < SerialBelow {
+	if len(h.prompt)+2 < handoff.OverlapTokens {
 		begin = sealed
 	}
 	for _, at := range []<-chan struct{}{begin, opened} {

@@ -128,7 +128,7 @@ func (b *backends) flags(c *cobra.Command) {
 	f.DurationVar(&b.lease, "lease", handoff.LeaseDefault, "of capacity, targets and sources")
 	f.DurationVar(&b.deadline, "deadline", 0, "until the first token, at most (default 1m)")
 	f.DurationVar(&b.decode, "decode-budget", 0, "for the stream after it (default 15m)")
-	f.Uint32Var(&b.serialBelow, "serial-below", 0, "prompt tokens below which the transfer waits for the prefill (default 256)")
+	f.Uint32Var(&b.serialBelow, "serial-below", 0, fmt.Sprintf("prompt tokens below which the transfer waits for the prefill (default %d)", handoff.OverlapTokens))
 	f.Uint32Var(&b.maxEpochs, "max-epochs", uint32(handoff.MaxEpochsBeforeFirstToken), "attempts before the first token")
 	f.DurationVar(&b.window, "key-window", 0, "for which an idempotency key stands for its first request, whatever Temporal's retention (default 24h)")
 	f.DurationVar(&b.journalTTL, "journal-ttl", 0, "for which a journal of delivered tokens outlives its last one (default 1h)")

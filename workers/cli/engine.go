@@ -86,7 +86,7 @@ func newEngine(w *Work) *cobra.Command {
 	f.IntVar(&e.Slots, "slots", 0, "attempts that hold memory at once (default 128)")
 	f.IntVar(&e.MaxRunning, "max-running", 0, "prefills, and decodes, that share the device (default 64)")
 	f.IntVar(&e.ChunkTokens, "chunk-tokens", 0, "prompt tokens of one step (default 64; synthetic 512)")
-	f.IntVar(&e.SerialBelow, "serial-below", refengine.DefaultSerialBelow, "prompts of fewer tokens are announced once they are computed, not layer by layer (task bench:overlap measures it)")
+	f.IntVar(&e.SerialBelow, "serial-below", handoff.OverlapTokens, "prompts of fewer tokens are announced once they are computed, not layer by layer (task bench:overlap measures it)")
 	f.BoolVar(&e.Poison, "poison", false, "fill freed memory with NaN instead of zeros")
 	f.DurationVar(&e.Grace, "grace", 0, "for running attempts, after SIGTERM (default 5s)")
 	f.StringVar(&e.metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")

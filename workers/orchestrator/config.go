@@ -47,7 +47,7 @@ type Config struct {
 	Refresh      time.Duration // 250 ms: of the fleet's view
 	InFlight     int           // 16384 handoffs at once (S17)
 	Starts       int           // 16 starts under way at once; what is over waits before its head start
-	SerialBelow  uint32        // 256 tokens
+	SerialBelow  uint32        // handoff.OverlapTokens
 	MaxEpochs    handoff.Epoch // handoff.MaxEpochsBeforeFirstToken
 
 	// CountTokens says how many tokens the engines make of a prompt.
@@ -99,7 +99,7 @@ func (c *Config) defaults() {
 		c.InFlight = 16384
 	}
 	if c.SerialBelow == 0 {
-		c.SerialBelow = 256
+		c.SerialBelow = handoff.OverlapTokens
 	}
 	if c.Temporal.Namespace == "" {
 		c.Temporal.Namespace = "default"

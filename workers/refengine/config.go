@@ -43,10 +43,6 @@ const (
 	defaultGrace     = 5 * time.Second
 )
 
-// DefaultSerialBelow is where overlapping the transfer with the prefill begins to
-// pay, as task bench:overlap finds it: shorter prompts lose by it.
-const DefaultSerialBelow = 128
-
 // Config of one engine process.
 type Config struct {
 	ID              handoff.EngineID
