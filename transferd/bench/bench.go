@@ -24,6 +24,7 @@ type Config struct {
 	Only   string   // rows whose name has it; empty: all
 	Dir    string   // for the daemons' folders
 	Python string   // with the peers' wheels; absent: their rows are skipped
+	Absent []string // what this host or build lacks, with the reason: said before the rows
 	Out    io.Writer
 }
 
@@ -53,6 +54,9 @@ func (s sample) cpuPerGB() float64 { return s.cpu.Seconds() / (float64(s.bytes) 
 // Run measures and prints one table of rows for each table of blocks.
 func Run(ctx context.Context, cfg Config) (err error) {
 	fmt.Fprintln(cfg.Out, machine())
+	for _, a := range cfg.Absent {
+		fmt.Fprintln(cfg.Out, "absent  ", a)
+	}
 	for _, name := range cfg.Tables {
 		shape, err := table(name, cfg.Bytes)
 		if err != nil {

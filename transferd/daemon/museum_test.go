@@ -98,7 +98,7 @@ func TestTheLastByteOfARegionArrives(t *testing.T) {
 func TestReadsThatBeginWhileTheirPeerIsCutOff(t *testing.T) {
 	ph, p, dh, d := pair(t)
 	r := newRelay(t, ph.PeerAddress)
-	for n := range 60 {
+	for n := range max(60, *rounds) {
 		m := newMove(t, ph, p, dh, d)
 		m.ready()
 		done := make(chan error, 1)

@@ -52,6 +52,7 @@ func benchCommand() *cobra.Command {
 				defer pprof.StopCPUProfile()
 			}
 			cfg.Out = cmd.OutOrStdout()
+			cfg.Absent = host().Absent
 			return bench.Run(cmd.Context(), cfg)
 		},
 	}

@@ -78,7 +78,7 @@ func command() *cobra.Command {
 	f.String("peer", "127.0.0.1:0", "host:port of the peer side")
 	f.String("advertise", "", "host:port by which other daemons reach the peer side (default: what it listens on)")
 	f.String("metrics", "", "loopback host:port, or unix:///path, of /metrics, /healthz and /readyz")
-	f.String("cuda", "libcuda.so.1", "CUDA driver library, for engines with device memory; empty: none. A host without it loses nothing else")
+	f.String("cuda", cudaLibrary, "CUDA driver library, for engines with device memory; empty: none. A host without it loses nothing else")
 	f.Duration("lease", handoff.LeaseDefault, "lease of targets and sources")
 	f.Duration("progress-deadline", handoff.ProgressDeadline, "how long a pull may go without a new byte")
 	f.Uint64("quarantine-bytes", 0, "per engine, bytes that may be quarantined before opens are refused (default: a quarter of its segment)")

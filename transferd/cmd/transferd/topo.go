@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/surehand/surehand/transferd/internal/native"
 	"github.com/surehand/surehand/transferd/topo"
 )
 
@@ -17,8 +18,20 @@ func topoCommand() *cobra.Command {
 		Example: "  transferd topo",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), topo.Read("/").Picture())
+			_, err := fmt.Fprint(cmd.OutOrStdout(), host().Picture())
 			return err
 		},
 	}
+}
+
+// cudaLibrary is the driver that is looked for unless another is named.
+const cudaLibrary = "libcuda.so.1"
+
+// host is what this machine has, and what this build can use of it.
+func host() topo.Host {
+	h := topo.Read("/")
+	if _, err := native.LoadCUDA(cudaLibrary); err != nil {
+		h.Absent = append(h.Absent, "device memory: "+err.Error())
+	}
+	return h
 }
