@@ -77,7 +77,7 @@ type Observer interface {
 	Step(step handoff.Step, code handoff.Code, took time.Duration)
 }
 
-// Steps performs steps. All fields are needed.
+// Steps performs steps. All fields are needed but those that may be nil.
 type Steps struct {
 	Ledger   ledger.Ledger
 	Engines  engine.Directory
@@ -93,6 +93,9 @@ type Steps struct {
 	SerialBelow uint32
 	// Delivered finds the tokens that were delivered before a resume, as text.
 	Delivered func(context.Context, steps.Input) ([]byte, error)
+	// Scattered hears how long D's daemon took to bring a prompt's state into D's
+	// layout; nil: nobody wants to know.
+	Scattered func(p handoff.Plan, promptTokens uint32, took time.Duration)
 	// Local says whether a reader is this very process.
 	Local func(steps.ReaderAt) bool
 }

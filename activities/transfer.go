@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
@@ -41,6 +42,9 @@ func (s *Steps) transfer(ctx context.Context, a *attempt, in steps.StepInput) (s
 	got, err := d.Pull(ctx, client.PullSpec{Plan: r.Plan, Token: *reserved.Token, SourceAddress: src.address, Capability: src.capability}, nil)
 	if err != nil {
 		return steps.Output{}, err
+	}
+	if s.Scattered != nil {
+		s.Scattered(r.Plan, r.PromptTokens, time.Duration(got.ScatterMicros)*time.Microsecond)
 	}
 	return steps.Output{Bytes: got.Bytes, Pieces: got.Pieces, Lane: got.Lane, Repulled: got.Repulled, Engine: string(r.Plan.D.Engine)}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/surehand/surehand/activities/ledger"
 	"github.com/surehand/surehand/contracts/handoff"
@@ -14,8 +15,11 @@ import (
 const (
 	// maxPlans bounds the pairs of layouts that are remembered.
 	maxPlans = 256
-	// CopySeconds is what one copy of a reshaping transfer is taken to cost.
+	// CopySeconds is what one copy of a reshaping transfer is taken to cost, before
+	// a transfer of that pair of layouts was measured.
 	CopySeconds = 1e-6
+	// copyWeight is that of the newest measurement.
+	copyWeight = 0.25
 
 	termReshape = "reshape"
 )
@@ -31,6 +35,9 @@ type Layouts struct {
 type planned struct {
 	reshard *layout.Reshard
 	err     error
+
+	copies   float64 // seconds for each, as measured or assumed
+	measured bool
 }
 
 // plan says how the state of p becomes that of d, or why it cannot.
@@ -44,8 +51,32 @@ func (f Fleet) plan(p, d ledger.Registered) planned {
 	return f.Layouts.get(p, d)
 }
 
+// Scattered takes how long D's daemon took to bring a prompt's pieces into its own
+// layout: nothing, where each lies there in one run.
+func (l *Layouts) Scattered(p, d ledger.Registered, tokens uint32, took time.Duration) {
+	if bytes.Equal(p.Layout, d.Layout) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known, ok := l.known[pairOf(p, d)]
+	if !ok || known.reshard == nil {
+		return // forgotten meanwhile: the next one is measured again
+	}
+	each := took.Seconds() / float64(max(1, known.reshard.Copies(tokens)))
+	if known.measured {
+		each = known.copies + copyWeight*(each-known.copies)
+	}
+	known.copies, known.measured = each, true
+	l.known[pairOf(p, d)] = known
+}
+
+func pairOf(p, d ledger.Registered) string {
+	return string(p.Layout) + "\x00" + string(p.Described) + "\x00to\x00" + string(d.Layout) + "\x00" + string(d.Described)
+}
+
 func (l *Layouts) get(p, d ledger.Registered) planned {
-	key := string(p.Layout) + "\x00" + string(p.Described) + "\x00to\x00" + string(d.Layout) + "\x00" + string(d.Described)
+	key := pairOf(p, d)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if known, ok := l.known[key]; ok {
@@ -69,7 +100,7 @@ func between(p, d ledger.Registered) planned {
 		return planned{err: err}
 	}
 	reshard, err := layout.Between(theirs, own)
-	return planned{reshard, err}
+	return planned{reshard: reshard, err: err, copies: CopySeconds}
 }
 
 // described reads a registration's layout and refuses one that its fingerprint
@@ -90,11 +121,11 @@ func described(e ledger.Registered) (layout.Described, error) {
 
 // reshapeTerm is what another layout at D costs; none where they are equal.
 func reshapeTerm(r Request, f Fleet, p, d ledger.Registered) (t Term, reshapes bool) {
-	plan := f.plan(p, d).reshard
-	if plan == nil {
+	plan := f.plan(p, d)
+	if plan.reshard == nil {
 		return Term{}, false
 	}
-	return Term{termReshape, CopySeconds * float64(plan.Copies(r.PromptTokens)), true}, true
+	return Term{termReshape, plan.copies * float64(plan.reshard.Copies(r.PromptTokens)), true}, true
 }
 
 // reshapes says whether the state of this P is made into another layout at D.

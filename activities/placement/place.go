@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/surehand/surehand/activities/ledger"
@@ -77,7 +78,7 @@ func place(r Request, f Fleet, random Random) (Choice, error) {
 		if len(scores) == 0 {
 			continue
 		}
-		scores = equalFirst(scores)
+		scores = worthReshaping(scores)
 		best, against := betterOfTwo(scores, random)
 		p := pairs[slices.IndexFunc(pairs, func(e ledger.Registered) bool { return e.ID == best.Engine })]
 		return Choice{
@@ -134,14 +135,16 @@ func inTime(r Request, scores []Scored, why *reasons) []Scored {
 	})
 }
 
-// equalFirst leaves those that need no reshaping, where there are any: the draw
-// of two must not miss them.
-func equalFirst(scores []Scored) []Scored {
-	equal := slices.DeleteFunc(slices.Clone(scores), Scored.reshapes)
-	if len(equal) > 0 {
-		return equal
+// worthReshaping drops the P whose state would be reshaped though another's need
+// not be and is no later here, its queue counted: the draw of two must not miss that one.
+func worthReshaping(scores []Scored) []Scored {
+	best := math.Inf(1)
+	for _, s := range scores {
+		if !s.reshapes() {
+			best = min(best, s.Score)
+		}
 	}
-	return scores
+	return slices.DeleteFunc(slices.Clone(scores), func(s Scored) bool { return s.reshapes() && s.Score >= best })
 }
 
 // betterOfTwo draws two and keeps the better: close to the best one's queue at

@@ -235,6 +235,19 @@ func (f *fleet) Step(a handoff.Attempt, s handoff.Step, err error) { f.choose.st
 // Begin counts an attempt that is now planned.
 func (f *fleet) Begin(p handoff.Plan, tokens uint32) error { return f.choose.begin(p, tokens) }
 
+// Scattered hears what a transfer into D's layout took, for the next placement.
+func (f *fleet) Scattered(p handoff.Plan, tokens uint32, took time.Duration) {
+	f.mu.Lock()
+	engines := f.engines
+	f.mu.Unlock()
+	at := func(id handoff.EngineID) int {
+		return slices.IndexFunc(engines, func(e ledger.Registered) bool { return e.ID == id })
+	}
+	if i, j := at(p.P.Engine), at(p.D.Engine); i >= 0 && j >= 0 {
+		f.choose.layouts.Scattered(engines[i], engines[j], tokens, took)
+	}
+}
+
 // Place is the activities' Placer: the next plan's seats.
 func (f *fleet) Place(ctx context.Context, in steps.Input, exclude []handoff.EngineID) (p, d handoff.Seat, route steps.Route, err error) {
 	f.refresh(ctx) // what failed may have been a view of an earlier life

@@ -118,7 +118,7 @@ func assemble(cfg Config, temporal client.Client, movers mover.Directory) (*Orch
 	o.starts, o.pulse = newStarts(cfg.Starts), &pulse{}
 	o.bodies = newBodies(cfg.Bodies, cfg.InFlight)
 	o.fleet = newFleet(o)
-	o.steps = &activities.Steps{Ledger: cfg.Ledger, Engines: cfg.Engines, Movers: movers, Readers: readers{o}, Placer: o.fleet,
+	o.steps = &activities.Steps{Ledger: cfg.Ledger, Engines: cfg.Engines, Movers: movers, Readers: readers{o}, Placer: o.fleet, Scattered: o.fleet.Scattered,
 		Bodies: o.bodies, Attempts: activities.NewAttempts(2 * cfg.InFlight), Observer: o.metrics, Log: o.log,
 		SerialBelow: cfg.SerialBelow, Local: o.local, Delivered: o.delivered}
 	return o, nil
