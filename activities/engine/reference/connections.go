@@ -4,10 +4,13 @@
 package reference
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -40,7 +43,20 @@ type Connections struct {
 	tls *tls.Config
 
 	mu     sync.Mutex
-	byAddr map[string]*grpc.ClientConn // nil once closed
+	byAddr map[string]*connection // nil once closed
+}
+
+// connection is that to one address.
+type connection struct {
+	*grpc.ClientConn
+	refused atomic.Bool // the last try to connect was: nobody listens there
+}
+
+func (c *connection) dial(ctx context.Context, address string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address)
+	c.refused.Store(errors.Is(err, syscall.ECONNREFUSED))
+	return conn, err
 }
 
 var _ engine.Directory = (*Connections)(nil)
@@ -48,7 +64,7 @@ var _ engine.Directory = (*Connections)(nil)
 // NewConnections makes an empty cache. config is used for every address when it
 // is not nil; without it only loopback is spoken to.
 func NewConnections(config *tls.Config) *Connections {
-	return &Connections{tls: config, byAddr: map[string]*grpc.ClientConn{}}
+	return &Connections{tls: config, byAddr: map[string]*connection{}}
 }
 
 // Engine gives the engine at host:port. It connects when first used.
@@ -57,10 +73,10 @@ func (c *Connections) Engine(address string) (engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &remote{enginev1.NewEngineClient(conn)}, nil
+	return &remote{enginev1.NewEngineClient(conn), conn}, nil
 }
 
-func (c *Connections) conn(address string) (*grpc.ClientConn, error) {
+func (c *Connections) conn(address string) (*connection, error) {
 	creds, err := c.credentials(address)
 	if err != nil {
 		return nil, err
@@ -78,8 +94,9 @@ func (c *Connections) conn(address string) (*grpc.ClientConn, error) {
 	}
 	retry := backoff.DefaultConfig
 	retry.BaseDelay, retry.MaxDelay = connectBackoff/10, connectBackoff
-	conn, err := grpc.NewClient("passthrough:///"+address, append(tracing.DialOptions(),
-		grpc.WithTransportCredentials(creds),
+	conn := new(connection)
+	conn.ClientConn, err = grpc.NewClient("passthrough:///"+address, append(tracing.DialOptions(),
+		grpc.WithTransportCredentials(creds), grpc.WithContextDialer(conn.dial),
 		grpc.WithDisableServiceConfig(), // no retry of gRPC's own: repeats are the caller's decision
 		grpc.WithDisableRetry(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: connectBackoff}),

@@ -100,6 +100,27 @@ func TestAStreamThatEndsEarlyTellsNothing(t *testing.T) {
 	}
 }
 
+// A broken stream is asked for once more at once, and P tells the run from its
+// beginning; a second break is the caller's.
+func TestABrokenPrefillIsAskedForOnceMore(t *testing.T) {
+	for _, breaks := range []int{1, 2} {
+		asked, opened := 0, 0
+		e := serve(t, &scripted{prefill: func(s enginev1.Engine_PrefillServer) error {
+			if err := s.Send(&enginev1.PrefillEvent{Event: &enginev1.PrefillEvent_Opened{Opened: &enginev1.PrefillOpened{}}}); err != nil {
+				return err
+			}
+			if asked++; asked <= breaks {
+				return nil
+			}
+			return s.Send(&enginev1.PrefillEvent{Event: &enginev1.PrefillEvent_Sealed{Sealed: &enginev1.PrefillSealed{PromptTokens: 7}}})
+		}})
+		got, err := e.Prefill(t.Context(), engine.Prefill{Plan: plan}, func(engine.Opened) { opened++ }, nil)
+		if whole := err == nil && got.PromptTokens == 7; whole != (breaks == 1) || asked != 2 || opened != 1 {
+			t.Errorf("%d breaks: asked %d times, opened %d, %+v, %v", breaks, asked, opened, got, err)
+		}
+	}
+}
+
 func TestAGapOrARepeatInAStreamIsAFault(t *testing.T) {
 	for _, position := range []uint32{1, 3} { // 2 is due
 		e := serve(t, &scripted{attach: func(s enginev1.Engine_AttachServer) error {
@@ -145,6 +166,13 @@ func TestAnEngineThatIsGoneIsUnavailableAtOnce(t *testing.T) {
 	defer cancel()
 	if _, err := e.Describe(ctx); handoff.CodeOf(err) != handoff.CodeUnavailable || ctx.Err() != nil {
 		t.Errorf("%v, %v", err, ctx.Err())
+	}
+	// What is to begin there needs another engine, at once.
+	if _, err := e.Prefill(ctx, engine.Prefill{Plan: plan}, nil, nil); handoff.CodeOf(err) != handoff.CodeEngine {
+		t.Errorf("prefill: %v", err)
+	}
+	if _, err := e.Reserve(ctx, engine.Reservation{Plan: plan}); handoff.CodeOf(err) != handoff.CodeEngine {
+		t.Errorf("reserve: %v", err)
 	}
 	if err := connections.Forget("127.0.0.1:1"); err != nil {
 		t.Error(err)

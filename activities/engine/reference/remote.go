@@ -19,8 +19,15 @@ const framing = 2
 // PromptTokens counts a prompt's tokens as the reference engine does.
 func PromptTokens(prompt []byte) uint32 { return uint32(len(prompt) + framing) }
 
+// askAgain is after how long a prefill whose stream broke is asked for again:
+// by then a process that died listens no more.
+const askAgain = 50 * time.Millisecond
+
 // remote speaks to one engine. It keeps no state: idempotence is the engine's.
-type remote struct{ client enginev1.EngineClient }
+type remote struct {
+	client enginev1.EngineClient
+	conn   *connection
+}
 
 var _ engine.Tokenizer = (*remote)(nil)
 
@@ -40,7 +47,7 @@ func (r *remote) Reserve(ctx context.Context, q engine.Reservation) (engine.Rese
 	}
 	a, err := r.client.Reserve(ctx, m)
 	if err != nil {
-		return engine.Reserved{}, rpc.FromStatus(err)
+		return engine.Reserved{}, r.dead(rpc.FromStatus(err))
 	}
 	token, err := rpc.FromToken(a.GetToken())
 	if err != nil {
@@ -52,7 +59,39 @@ func (r *remote) Reserve(ctx context.Context, q engine.Reservation) (engine.Rese
 	return engine.Reserved{Token: token, Blocks: a.GetBlocks()}, nil
 }
 
+// Prefill asks once more, at once, when the stream breaks: P joins its run, or is
+// found dead. Temporal would repeat a normal activity only after a second or so.
 func (r *remote) Prefill(ctx context.Context, q engine.Prefill, opened func(engine.Opened), progress func(uint32)) (engine.Sealed, error) {
+	known := false
+	once := func(o engine.Opened) {
+		if !known && opened != nil {
+			opened(o)
+		}
+		known = true
+	}
+	sealed, err := r.prefill(ctx, q, once, progress)
+	if handoff.CodeOf(err) != handoff.CodeUnavailable {
+		return sealed, r.dead(err)
+	}
+	select {
+	case <-time.After(askAgain):
+		sealed, err = r.prefill(ctx, q, once, progress)
+	case <-ctx.Done():
+	}
+	return sealed, r.dead(err)
+}
+
+// dead tells an engine that is no more from one that does not answer: where nobody
+// listens, its process died, and what it had begun died with it. To repeat the
+// order would find nothing, and another epoch need not wait for that.
+func (r *remote) dead(err error) error {
+	if handoff.CodeOf(err) == handoff.CodeUnavailable && r.conn.refused.Load() {
+		return handoff.Errorf(handoff.CodeEngine, "nobody listens at the engine's address")
+	}
+	return err
+}
+
+func (r *remote) prefill(ctx context.Context, q engine.Prefill, opened func(engine.Opened), progress func(uint32)) (engine.Sealed, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // a stream that is not read to its end is left, and the run goes on
 	stream, err := r.client.Prefill(ctx, &enginev1.PrefillRequest{Plan: rpc.Plan(q.Plan), Prompt: q.Prompt, Answered: q.Answered, Sampling: sampling(q.Sampling),
@@ -60,7 +99,6 @@ func (r *remote) Prefill(ctx context.Context, q engine.Prefill, opened func(engi
 	if err != nil {
 		return engine.Sealed{}, rpc.FromStatus(err)
 	}
-	known := false
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -68,10 +106,7 @@ func (r *remote) Prefill(ctx context.Context, q engine.Prefill, opened func(engi
 		}
 		switch e := m.GetEvent().(type) {
 		case *enginev1.PrefillEvent_Opened:
-			if !known && opened != nil {
-				opened(engine.Opened{Capability: e.Opened.GetCapability(), SourceAddress: e.Opened.GetSourceAddress(), PromptTokens: e.Opened.GetPromptTokens()})
-			}
-			known = true
+			opened(engine.Opened{Capability: e.Opened.GetCapability(), SourceAddress: e.Opened.GetSourceAddress(), PromptTokens: e.Opened.GetPromptTokens()})
 		case *enginev1.PrefillEvent_Progress:
 			if progress != nil {
 				progress(e.Progress.GetTokens())
