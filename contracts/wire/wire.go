@@ -121,6 +121,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Checksum is the CRC32C of a piece, on the wire and in a manifest.
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
+// MoreChecksum is that of what sum is of, with b behind it.
+func MoreChecksum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
+
 // AppendHeader writes a header for a payload of length bytes.
 func AppendHeader(b []byte, k Kind, length uint32) []byte {
 	at := len(b)

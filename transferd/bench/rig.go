@@ -31,6 +31,9 @@ const (
 	checked   = " + crc32c"
 )
 
+// rereads is the daemon that reads what landed once more.
+const rereads = "td-rereads"
+
 // lease is long: nothing of a bench shall end because the machine is loud.
 const lease = time.Minute
 
@@ -93,7 +96,7 @@ func newRig(ctx context.Context, dir string, shape handoff.Shape) (r *rig, err e
 	if err != nil {
 		return nil, err
 	}
-	for _, node := range []string{"tp", "td", "tp-secure", "td-secure"} {
+	for _, node := range []string{"tp", "td", rereads, "tp-secure", "td-secure"} {
 		if err := r.start(dir, node, configs[node]); err != nil {
 			return nil, err
 		}
@@ -130,7 +133,7 @@ func (r *rig) start(dir, node string, secure *tls.Config) error {
 		return err
 	}
 	h := &host{socket: filepath.Join(data, "engine.sock")}
-	cfg := daemon.Config{Node: handoff.NodeID(node), Data: data, EngineSocket: h.socket, Control: "unix://" + filepath.Join(data, "control.sock"), Peer: "127.0.0.1:0", Lease: lease, TLS: secure, Unchecked: true}
+	cfg := daemon.Config{Node: handoff.NodeID(node), Data: data, EngineSocket: h.socket, Control: "unix://" + filepath.Join(data, "control.sock"), Peer: "127.0.0.1:0", Lease: lease, TLS: secure, Unchecked: true, Reread: node == rereads}
 	var options []client.Option
 	if secure != nil {
 		cfg.Control = "127.0.0.1:0"
@@ -263,6 +266,7 @@ func (r *rig) rows(table string) []row {
 	rows = append(rows, r.lane(processRow, "tp", "tp", r.plain, r.target, unchecked, checked)...)
 	rows = append(rows, r.lane(tcpRow, "tp", "td", r.source, r.target, unchecked, checked)...)
 	rows = append(rows, r.lane("tcp of process memory", "tp", "td", r.plain, r.target, checked)...)
+	rows = append(rows, r.lane("tcp, read once more", "tp", rereads, r.source, r.target, checked)...)
 	rows = append(rows, r.lane("tcp + mutual tls", "tp-secure", "td-secure", r.source, r.target, checked)...)
 	if table == "llama-3-8b" {
 		rows = append(rows, r.reshard()...)

@@ -6,9 +6,11 @@ import (
 	"sync"
 	"testing"
 
+	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/wire"
 	"github.com/surehand/surehand/transferd/client"
+	"github.com/surehand/surehand/transferd/daemon"
 )
 
 // async runs a pull in the background.
@@ -54,6 +56,30 @@ func TestAPieceThatIsRightTheSecondTimeIsAccepted(t *testing.T) {
 	check(t, err)
 	if got.Repulled != 2 {
 		t.Fatalf("%+v", got)
+	}
+}
+
+// What rots in D's memory between landing and Verify is seen only by a daemon that
+// reads it once more (obligation 6 of contracts/handoff); it then comes from P again.
+func TestMemoryThatRotsAfterItLandedIsFoundByReadingItOnceMore(t *testing.T) {
+	for _, reread := range []bool{true, false} {
+		m := newPair(t, func(c *daemon.Config) { c.Reread = reread })
+		m.open()
+		m.announce(all()...)
+		pulled := m.async()
+		eventually(t, "everything landed and was found right", func() bool {
+			d, err := m.dh.control.Describe(background(t), true)
+			check(t, err)
+			return d.GetTargets()[0].GetState() == transferv1.TargetState_TARGET_STATE_LANDED
+		})
+		m.target(3)[17] ^= 1
+		check(t, m.seal())
+		check(t, <-pulled)
+		got, err := m.pull()
+		check(t, err)
+		if found := got.Repulled == 1 && m.isEqual(); found != reread {
+			t.Fatalf("read once more: %t; %+v, equal %t", reread, got, m.isEqual())
+		}
 	}
 }
 

@@ -49,6 +49,7 @@ type Config struct {
 	Streams          int         // connections that one pull may use side by side; 0: DefaultStreams()
 	StreamBytes      uint64      // what a pull must move for each of them but the first; 0: 8 MiB
 	Unchecked        bool        // transfers may ask for no checksums: one trust domain
+	Reread           bool        // what landed is read once more before it is verified
 	TLS              *tls.Config // of the peer side, both ways, and of the control side; nil: loopback only
 	CUDA             string      // the driver library; empty: no device memory
 	ControlTLS       *tls.Config // of the control side; nil: TLS
@@ -132,7 +133,7 @@ func (d *Daemon) listen() (err error) {
 		streams = DefaultStreams()
 	}
 	d.dialler = &tcp.Opener{Node: cfg.Node, Incarnation: st.Incarnation, Lease: d.core.Lease(), Streams: streams, StreamBytes: cfg.StreamBytes, TLS: cfg.TLS}
-	d.puller = pull.New(pull.Config{Core: d.core, Unchecked: cfg.Unchecked, ProgressDeadline: cfg.ProgressDeadline, Log: cfg.Log,
+	d.puller = pull.New(pull.Config{Core: d.core, Unchecked: cfg.Unchecked, Reread: cfg.Reread, ProgressDeadline: cfg.ProgressDeadline, Log: cfg.Log,
 		Transports: []transport.Transport{&local.Opener{Core: d.core}, d.dialler}})
 	if d.engines, err = session.Listen(cfg.EngineSocket, session.Config{Core: d.core, PeerAddress: d.PeerAddress(), Log: cfg.Log, Remember: st.SetEngines, CUDA: driver(cfg)}); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/layout"
+	"github.com/surehand/surehand/contracts/wire"
 	"github.com/surehand/surehand/transferd/segment"
 )
 
@@ -122,6 +123,40 @@ func (l *Landing) Write(to []segment.Extent, from [][]byte) error {
 		l.core.tellStuck("target", l.plan.Attempt)
 	}
 	return err
+}
+
+// rereadBytes is how much of a piece is read under the core's lock at a time.
+const rereadBytes = 1 << 20
+
+// Reread takes the checksum of what lies in a landed piece's memory now. Nothing is
+// posted then that keeps that memory from being freed and unmapped, so each stretch
+// is read under the lock, while the target is live.
+func (l *Landing) Reread(piece uint32) (sum uint32, err error) {
+	var buffer []byte
+	for at, length := uint32(0), l.Length(piece); at < length; at += rereadBytes {
+		if sum, err = l.reread(sum, l.Extent(piece, at, min(rereadBytes, length-at)), &buffer); err != nil {
+			return 0, err
+		}
+	}
+	return sum, nil
+}
+
+func (l *Landing) reread(sum uint32, e segment.Extent, buffer *[]byte) (uint32, error) {
+	l.core.enter()
+	defer l.core.leave()
+	if r := l.core.targets.Get(l.plan.Attempt); r == nil || !r.State.Live() {
+		return 0, handoff.Errorf(handoff.CodeClosed, "the target is over")
+	}
+	s := l.target.engine.Segment
+	if b := s.View(e); b != nil {
+		return wire.MoreChecksum(sum, b), nil
+	}
+	if *buffer == nil {
+		*buffer = make([]byte, rereadBytes)
+	}
+	b := (*buffer)[:e.Length]
+	err := s.Read([]segment.Extent{e}, [][]byte{b})
+	return wire.MoreChecksum(sum, b), err
 }
 
 // Length is the size of a piece of this target's shape.

@@ -112,7 +112,13 @@ func (l *loop) compare() (bad bool, err error) {
 	}
 	for i, d := range l.digests {
 		piece := uint32(i)
-		if l.checks[i] == d || l.status[i] != here {
+		if l.status[i] != here {
+			continue
+		}
+		if err := l.reread(piece); err != nil {
+			return true, err
+		}
+		if l.checks[i] == d {
 			continue
 		}
 		for _, target := range l.fit.spoiled(piece) {
@@ -126,6 +132,16 @@ func (l *loop) compare() (bad bool, err error) {
 		}
 	}
 	return bad, nil
+}
+
+// reread takes a piece's checksum anew, of what lies in D's memory by now, where the
+// daemon is told to: it landed well, and may have been changed since. A piece that
+// is cut into another layout was compared where it arrived, in its slot.
+func (l *loop) reread(piece uint32) (err error) {
+	if l.run.puller.cfg.Reread && l.fit.bound == nil {
+		l.checks[piece], err = l.landing.Reread(piece)
+	}
+	return err
 }
 
 // again queues a piece whose bytes differ for another read, once.

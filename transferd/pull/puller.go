@@ -30,6 +30,7 @@ type Config struct {
 	Core             *fence.Core
 	Transports       []transport.Transport // the best first
 	Unchecked        bool                  // pulls may do without checksums
+	Reread           bool                  // D's memory is read once more before it is verified
 	ProgressDeadline time.Duration         // default of a pull; zero: handoff.ProgressDeadline
 	Log              *slog.Logger
 }

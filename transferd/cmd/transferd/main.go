@@ -84,6 +84,7 @@ func command() *cobra.Command {
 	f.Uint64("quarantine-bytes", 0, "per engine, bytes that may be quarantined before opens are refused (default: a quarter of its segment)")
 	f.Int("tcp-streams", daemon.DefaultStreams(), "connections that one large pull may use side by side")
 	f.Bool("allow-unchecked", false, "let transfers ask for no checksums: only inside one trust domain, over lanes that check by themselves")
+	f.Bool("reread", false, "read what landed once more before it is verified: memory that changed since is found and read again; costs a pass over it")
 	f.String("trace", "", "file to which every transition is appended as a JSON line")
 	f.Bool("audit", false, "log a line for each grant, refusal, revocation and commit; metadata only")
 	f.String("tls-cert", "", "certificate of this node, for control and peer sides; read again when it changed, as the next two")
@@ -170,7 +171,7 @@ func config(v *viper.Viper, errOut io.Writer) (daemon.Config, error) {
 	cfg := daemon.Config{
 		Node: handoff.NodeID(v.GetString("node")), Data: data, EngineSocket: v.GetString("engine-socket"),
 		Control: v.GetString("control"), Peer: v.GetString("peer"), Advertise: v.GetString("advertise"), Metrics: v.GetString("metrics"), TraceFile: v.GetString("trace"), CUDA: v.GetString("cuda"),
-		Lease: v.GetDuration("lease"), ProgressDeadline: v.GetDuration("progress-deadline"), Streams: v.GetInt("tcp-streams"), QuarantineMax: v.GetUint64("quarantine-bytes"), Unchecked: v.GetBool("allow-unchecked"),
+		Lease: v.GetDuration("lease"), ProgressDeadline: v.GetDuration("progress-deadline"), Streams: v.GetInt("tcp-streams"), QuarantineMax: v.GetUint64("quarantine-bytes"), Unchecked: v.GetBool("allow-unchecked"), Reread: v.GetBool("reread"),
 		Log: slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: level})),
 	}
 	if err := mutualTLS(v, &cfg); err != nil {
