@@ -23,8 +23,10 @@ func Handoff(ctx workflow.Context, in steps.Input) (steps.Outcome, error) {
 	r.listen(ctx)
 	for {
 		r.mind()
-		for _, cmd := range r.coord.Commands() {
-			r.start(cmd)
+		for cmds := r.coord.Commands(); len(cmds) > 0; cmds = r.coord.Commands() {
+			for _, cmd := range cmds {
+				r.start(cmd)
+			}
 		}
 		r.decided()
 		if r.coord.Ended() && r.running == 0 {
@@ -45,6 +47,10 @@ func Handoff(ctx workflow.Context, in steps.Input) (steps.Outcome, error) {
 
 // start runs one command beside the others; its result steps the coordinator.
 func (r *run) start(cmd handoff.Command) {
+	if cmd.Step == handoff.StepAwaitReader {
+		r.awaitReader(cmd)
+		return
+	}
 	ctx := r.undo
 	if forward(cmd.Step) {
 		ctx = r.attempt

@@ -25,12 +25,19 @@ const (
 	// for again, within about 1.5 s: then the attempt counts as failed, and the
 	// deadline is left to another.
 	MoveTries = 12
+	// LongTries is the same where they are normal activities: Temporal repeats
+	// those about once a second, however short the interval that it was told.
+	LongTries = 3
 	// LongAbove is the predicted prefill from which prefill and transfer run as
 	// normal activities: a local one would hold the workflow task too long.
 	LongAbove = 1500 * time.Millisecond
 
 	maxSpanBytes = 1800 // of the time line in an outcome: payloads stay under steps.MaxPayloadBytes
 	maxParked    = 6
+
+	// readerGrace is how long a handoff whose reader died waits at least for its
+	// client to come again: gateways are back within it.
+	readerGrace = 5 * time.Second
 
 	leftMin   = 10 * time.Millisecond  // a passed deadline still needs a positive budget to be refused by
 	leftSlack = 500 * time.Millisecond // of a step beyond it, so that the deadline is what ends it (L1: + 2 s)
@@ -66,7 +73,7 @@ func localOptions(left time.Duration, cmd handoff.Command) workflow.LocalActivit
 func longOptions(left time.Duration, cmd handoff.Command) workflow.ActivityOptions {
 	o := workflow.ActivityOptions{ScheduleToCloseTimeout: left + leftSlack, HeartbeatTimeout: LongBeat,
 		RetryPolicy: sameOperation(), Summary: summary(cmd)}
-	o.RetryPolicy.MaximumAttempts = MoveTries
+	o.RetryPolicy.MaximumAttempts = LongTries
 	return o
 }
 

@@ -76,6 +76,45 @@ func TestASilentReaderProvesNothing(t *testing.T) {
 	f.safe()
 }
 
+// gone leaves nobody who could tell what became of epoch 1; what comes later
+// happens while that is waited out.
+func gone(t *testing.T, later func(*flow)) *flow {
+	f := deaf(t)
+	f.stream = func(handoff.Plan) {
+		f.w.Silence("d0", true)
+		f.gate("gate-0").silent = true
+		f.stream = f.whole
+	}
+	f.prepare = func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(func() { later(f) }, 20*time.Second)
+	}
+	return f
+}
+
+func TestAClientThatComesAgainWhenNobodyCanTellIsAnswered(t *testing.T) {
+	f := gone(t, func(f *flow) {
+		f.env.SignalWorkflow(steps.SignalReattach, steps.ReaderAt{Reader: f.gate("gate-1").reader, Address: "gate-1"})
+	})
+	out, err := f.run()
+	if err != nil || out.Code != "" || out.Attempt.Epoch != 2 || out.Decode == "d0" {
+		t.Fatalf("outcome %+v, %v; calls %v", out, err, f.names())
+	}
+	if d := f.gate("gate-1").delivered; len(d) != 1 || d[0].Epoch != 2 {
+		t.Errorf("delivered: %v", d)
+	}
+	f.w.Silence("d0", false)
+	f.w.Pass(2 * f.in.Lease)
+	f.clean()
+}
+
+func TestAClientThatLeavesEndsTheWaitForAnotherReader(t *testing.T) {
+	f := gone(t, func(f *flow) { f.env.CancelWorkflow() })
+	if out, _ := f.run(); out.Code != "cancelled" || f.did(handoff.StepPlace, 1) {
+		t.Fatalf("outcome %+v; calls %v", out, f.names())
+	}
+	f.safe()
+}
+
 func TestAReaderOfAnotherLifeProvesNothing(t *testing.T) {
 	f := deaf(t)
 	f.stream = func(handoff.Plan) {

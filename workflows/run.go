@@ -39,6 +39,7 @@ type run struct {
 	first     handoff.Epoch
 	expired   bool                // the deadline of the first token passed
 	untime    workflow.CancelFunc // ends watching the deadline; nil: it is not watched
+	unawait   workflow.CancelFunc // ends the wait for another reader
 	watched   bool                // the decode is watched
 	settled   bool
 	toldEnd   handoff.Reader
@@ -178,6 +179,20 @@ func (r *run) reattach(at steps.ReaderAt) {
 	}
 }
 
+// awaitReader waits until history names another reader, who can be asked, or the
+// wait is over: until the deadline of the first token, and for a moment where that
+// has passed while no worker ran.
+func (r *run) awaitReader(cmd handoff.Command) {
+	waited := handoff.Result{Step: cmd.Step, Attempt: cmd.Plan.Attempt}
+	if workflow.GetVersion(r.undo, changeAwaitReader, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		r.apply(waited)
+		return
+	}
+	ctx, over := workflow.WithCancel(r.undo)
+	r.unawait = over
+	r.beside(workflow.NewTimer(ctx, max(r.left(r.undo), min(r.in.Deadline, readerGrace))), func(workflow.Future) { r.apply(waited) })
+}
+
 // deadline bounds the way to the first token over all epochs (L1). The attempt
 // is stopped, and its failure then fenced like any other.
 func (r *run) deadline() {
@@ -191,8 +206,13 @@ func (r *run) deadline() {
 	})
 }
 
-// unwatch ends what watches a deadline that no longer counts.
+// unwatch ends what watches a deadline that no longer counts, or waits for a reader
+// who came or is not needed any more.
 func (r *run) unwatch() {
+	if r.unawait != nil && (r.coord.NamesAnother() || r.coord.Phase() != handoff.PhaseFencing) {
+		r.unawait()
+		r.unawait = nil
+	}
 	if r.untime != nil && !r.onTheWay() {
 		r.untime()
 		r.untime = nil

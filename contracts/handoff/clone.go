@@ -126,7 +126,7 @@ func (c *Coordinator) AppendKey(b []byte) []byte {
 	b = append(b, 'C')
 	b = c.plan.Attempt.appendKey(b, false)
 	b = append(b, c.phase[0], c.phase[1], byte(c.older), byte(c.target), byte(c.source), byte(c.asked),
-		flags(c.cancelled, c.committed, c.failure != nil, c.outcome != nil))
+		flags(c.cancelled, c.committed, c.failure != nil, c.outcome != nil, c.awaited))
 	b = append(b, c.pending[:]...)
 	b = append(b, flags(c.done[:4]...))
 	for _, r := range []Reader{c.reader, c.asking, c.askedOf} {

@@ -6,7 +6,7 @@ package handoff
 //	Moving ──all done──▶ Committing ──done──▶ Decoding ──StreamEnded──▶ Closing ─▶ Ended
 //	   │ a step failed        │ failed            │ StreamLost            ▲
 //	   ▼                      ▼                   ▼                       │ no other epoch,
-//	Fencing ◀──────────────────────────────────────                       │ or no proof;
+//	Fencing ◀──────────────────────────────────────                       │ or no proof and no other reader;
 //	   │ proved closed      ▲ committed: Decoding                         │ Cancel in any
 //	   ▼                    │ the reader changed: ask again               │ phase
 //	Placing ──another plan──▶ Moving (next epoch) ────────────────────────
@@ -26,6 +26,7 @@ type Coordinator struct {
 	asked     Verdict
 	asking    Reader // whom the last question went to
 	askedOf   Reader // who answered
+	awaited   bool   // whom the last question went to stayed silent, and another reader was waited for
 	delivered bool   // an earlier epoch's tokens are with the client: whatever comes, the key is spent
 	resumed   Epoch  // the last epoch that broke after its first token
 	cancelled bool
@@ -67,6 +68,10 @@ func (c *Coordinator) Commands() []Command {
 // Reader is whom history names.
 func (c *Coordinator) Reader() Reader { return c.reader }
 
+// NamesAnother says that history names another reader than the last one that was
+// asked to give the attempt up: what a StepAwaitReader waits for.
+func (c *Coordinator) NamesAnother() bool { return c.asking != c.reader }
+
 // NameReader records that history names another reader (a re-attach). Numbers
 // grow; an older one changes nothing.
 func (c *Coordinator) NameReader(r Reader) {
@@ -81,7 +86,7 @@ func (c *Coordinator) begin(p Plan) {
 	}
 	c.plan, c.phase = p, PhaseMoving
 	c.pending, c.done = [len(stepOrder)]uint8{}, [len(stepOrder)]bool{}
-	c.failure, c.committed = nil, false
+	c.failure, c.committed, c.awaited = nil, false, false
 	c.target, c.source, c.asked, c.asking, c.askedOf = VerdictNone, VerdictNone, VerdictNone, Reader{}, Reader{}
 	c.issue(StepReserve, StepPrefill, StepTransfer)
 }
@@ -134,6 +139,8 @@ func (c *Coordinator) Step(r Result) {
 		c.undone(r)
 	case StepAskReader:
 		c.asked, c.askedOf = r.Verdict, r.Reader
+		c.judge()
+	case StepAwaitReader:
 		c.judge()
 	case StepPlace:
 		c.placed(r)

@@ -86,7 +86,7 @@
 //	moving ──all done──▶ committing ──done──▶ decoding ──ended──▶ closing ─▶ ended
 //	   │ a step failed        │ failed            │ lost before      ▲
 //	   ▼                      ▼                   ▼ its first token   │ no other epoch,
-//	fencing ◀─────────────────────────────────────                    │ or no proof;
+//	fencing ◀─────────────────────────────────────                    │ or no proof and no other reader;
 //	   │ proved closed      ▲ committed: decoding                     │ cancel in any
 //	   ▼                    │ the reader changed: ask again           │ phase
 //	placing ──another plan──▶ moving (next epoch) ────────────────────
@@ -152,7 +152,7 @@
 //     proved closed: (a) its TD, same incarnation, answers closed; or (b) its TP,
 //     same incarnation, answers closed and never validated; or (c) its reader
 //     answers given up. A timeout, another incarnation, or aborted prove nothing:
-//     end with a typed error.
+//     wait for a reader that can answer (clause 8 below), then end with a typed error.
 //  6. Nonces are in τ, grants, ledger keys and operation ids. The same epoch with
 //     another nonce is a conflict, never a join. A higher epoch closes an
 //     uncommitted lower one of any nonce, never a committed one.
@@ -209,7 +209,9 @@
 // only if history still names who answered. 6 once it is, the old attempt is
 // released. 7 a re-attach begins at position 0, the client takes nothing more
 // from the older connection, and the new reader is told the newest planned
-// attempt: older ones count as given up.
+// attempt: older ones count as given up. 8 where nobody can tell, the handoff
+// waits, as long as its first token may take, for a client that comes again: the
+// reader that history then names is asked like any. That nobody came proves nothing.
 //
 // # Safety
 //

@@ -52,8 +52,14 @@ func (c *Coordinator) judge() {
 	case c.waits(StepUndoTransfer, StepUndoPrefill):
 	case c.givesUp():
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail, Committed: c.wasCommitted()})
+	case c.waits(StepAwaitReader):
 	case c.asked == VerdictNone, c.asking != c.reader:
 		c.ask()
+	case !c.awaited: // a client that comes again names a reader that can answer
+		c.awaited = true
+		c.issue(StepAwaitReader)
+	case c.Omit.Has(RuleReaderAwaited):
+		c.next() // nobody came, so nobody is taken to have been there
 	default:
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeOutcomeUnknown, Committed: c.wasCommitted(),
 			Detail: "after " + c.failure.Code.String() + " in " + string(c.failure.Step) + ": neither TD, TP nor the reader can prove the attempt closed"})
@@ -62,7 +68,7 @@ func (c *Coordinator) judge() {
 
 // ask puts the question of rule 5(c) to the reader that history names now.
 func (c *Coordinator) ask() {
-	c.asking = c.reader
+	c.asking, c.awaited = c.reader, false
 	c.issue(StepAskReader)
 }
 

@@ -35,6 +35,7 @@ const (
 	RuleReaderNewest         Rule = 38 // 5(c)7: a new reader is told the newest plan
 	RuleReaderPosition       Rule = 39 // 5(c)7: only position 0 re-attaches
 	RuleClientLeaves         Rule = 40 // 5(c)7: the client leaves the older connection
+	RuleReaderAwaited        Rule = 41 // 5(c)8: that nobody came proves nothing
 )
 
 // Omitted is the set of rules that a mutant leaves out.

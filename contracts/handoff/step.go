@@ -14,13 +14,14 @@ const (
 	StepUndoPrefill  Step = "undo-prefill"  // TP closes the source, P stops and frees
 	StepUndoReserve  Step = "undo-reserve"  // the ledger's promise ends
 	StepAskReader    Step = "ask-reader"    // rule 5(c)
+	StepAwaitReader  Step = "await-reader"  // until history names another reader, or nobody came in time; no activity, a wait
 	StepPlace        Step = "place"         // choose the next plan; its completion is history
 	StepDecode       Step = "decode"        // D's stream; not a step of the workflow, but what failures name
 )
 
 // The steps in the order of their indices in a stepSet.
 var stepOrder = [...]Step{StepReserve, StepPrefill, StepTransfer, StepCommit,
-	StepUndoTransfer, StepUndoPrefill, StepUndoReserve, StepAskReader, StepPlace}
+	StepUndoTransfer, StepUndoPrefill, StepUndoReserve, StepAskReader, StepAwaitReader, StepPlace}
 
 // index of a step of the workflow; -1 for any other name.
 func (s Step) index() int { return slices.Index(stepOrder[:], s) }

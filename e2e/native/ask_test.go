@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
 
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/surehand/surehand/contracts/steps"
@@ -77,6 +79,17 @@ func (w *world) ask(body string, header ...string) *asked {
 	return a
 }
 
+// comesAgain asks under a key as clients do: again while it is told 503.
+func (w *world) comesAgain(body, key string) (a *asked) {
+	w.t.Helper()
+	w.eventually("the key is answered", func() bool {
+		a = w.ask(body, "Idempotency-Key", key)
+		<-a.done
+		return a.status != http.StatusServiceUnavailable
+	})
+	return a
+}
+
 func (a *asked) set(f func()) { a.mu.Lock(); defer a.mu.Unlock(); f() }
 
 func (a *asked) got() string { a.mu.Lock(); defer a.mu.Unlock(); return a.text }
@@ -107,6 +120,17 @@ func (w *world) refused(a *asked) string {
 		w.t.Errorf("%d %q: %v", a.status, a.text, err)
 	}
 	return body.Error.Code
+}
+
+// running is how many handoffs of this world are in Temporal and not over.
+func (w *world) running() int {
+	w.t.Helper()
+	list, err := w.temp.ListWorkflow(w.t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("TaskQueue = %q AND ExecutionStatus = 'Running'", w.queue)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(list.GetExecutions())
 }
 
 // history waits for the outcome that the history has of a handoff.

@@ -160,25 +160,48 @@ func TestAClientThatLeavesStopsWhateverRuns(t *testing.T) {
 	}
 }
 
-// The fence dies with its process: what it did not record is never guessed.
-func TestAfterAKillOfTheOrchestratorNothingIsDeliveredTwice(t *testing.T) {
-	w := newWorld(t, one, one)
-	gate := make(chan struct{})
-	w.d[0].Set(func(f *vllmtest.Faults) { f.RestGate = gate })
-	a := w.ask(streamed, "Idempotency-Key", "k1")
-	w.eventually("the first token", func() bool { return strings.Contains(a.got(), "w0") })
-	w.serve.kill()
-	<-a.done
-	w.eventually("D aborted", func() bool { return w.d[0].Seen().Aborted == 1 })
-	w.d[0].Set(func(f *vllmtest.Faults) { f.RestGate = nil })
-	close(gate)
-	w.start()
-	again := w.ask(streamed, "Idempotency-Key", "k1")
-	<-again.done
-	if again.status == 200 {
-		w.whole(again) // a new epoch, whole and from its beginning
-	} else if code := w.refused(again); code == "" || code == handoff.CodeInternal.String() {
-		t.Errorf("%d %q", again.status, again.text)
+// The fence dies with its process, and nobody else can say whether D was asked.
+// The client that comes again with its key is read by a process that delivered
+// nothing (rule 5c, clauses 7 and 8): one handoff, answered by another epoch.
+func TestAKilledGatewaysClientIsAnsweredUnderItsKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults func(*vllmtest.Faults, chan struct{})
+		there  func(w *world, a *asked) bool
+	}{
+		"killed before D was asked": {func(f *vllmtest.Faults, gate chan struct{}) { f.PrefillGate = gate },
+			func(w *world, _ *asked) bool { return w.p[0].Seen().Prefills == 1 }},
+		"killed after D was asked, before its first token": {func(f *vllmtest.Faults, gate chan struct{}) { f.TokenGate = gate },
+			func(w *world, _ *asked) bool { return w.d[0].Seen().Decodes == 1 }},
+		"killed after the first token": {func(f *vllmtest.Faults, gate chan struct{}) { f.RestGate = gate },
+			func(_ *world, a *asked) bool { return strings.Contains(a.got(), "w0") }},
+	} {
+		key := strings.NewReplacer(" ", "-", ",", "").Replace(name) // each its own: Temporal is one for all
+		t.Run(key, func(t *testing.T) {
+			w := newWorld(t, one, one)
+			gate := make(chan struct{})
+			for _, e := range append(w.p, w.d...) {
+				e.Set(func(f *vllmtest.Faults) { c.faults(f, gate) })
+			}
+			a := w.ask(streamed, "Idempotency-Key", key)
+			w.eventually("it is there, and durable", func() bool { return c.there(w, a) && w.running() == 1 })
+			w.serve.kill()
+			<-a.done
+			w.eventually("what ran is aborted", func() bool { return w.p[0].Seen().Aborted+w.d[0].Seen().Aborted == 1 })
+			for _, e := range append(w.p, w.d...) {
+				e.Set(func(f *vllmtest.Faults) { *f = vllmtest.Faults{} })
+			}
+			close(gate)
+			w.start()
+			again := w.comesAgain(streamed, key)
+			w.whole(again)
+			if out := w.history(again.handoff); out.Code != "" || !out.Committed || out.Attempt.Epoch != 2 {
+				t.Errorf("not the same handoff, by another epoch: %+v", out)
+			}
+			third := w.ask(streamed, "Idempotency-Key", key)
+			if w.whole(third); third.handoff != again.handoff || third.got() != again.got() {
+				t.Error("the key does not stand for that answer")
+			}
+			w.rest()
+		})
 	}
-	w.rest()
 }

@@ -115,6 +115,7 @@ type world struct {
 	t     *testing.T
 	p, d  []*vllmtest.Engine
 	args  []string
+	queue string // of Temporal's tasks
 	http  string
 	serve *process
 	temp  client.Client
@@ -126,8 +127,8 @@ func newWorld(t *testing.T, ps, ds []vllmtest.Options, args ...string) *world {
 		t.Skip("real processes")
 	}
 	n := vllmtest.NewNetwork()
-	w := &world{t: t, args: append([]string{"serve", "--temporal", history, "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
-		"--task-queue", "native-" + t.Name()}, args...)}
+	w := &world{t: t, queue: "native-" + t.Name()}
+	w.args = append([]string{"serve", "--temporal", history, "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--task-queue", w.queue}, args...)
 	for _, o := range ps {
 		e := n.Start(t, o)
 		w.p, w.args = append(w.p, e), append(w.args, "--prefill", e.URL())

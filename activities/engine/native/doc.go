@@ -27,10 +27,29 @@
 // # What is lost when this process dies
 //
 // The table. Its next life has another incarnation, so it refuses to answer for
-// the attempts of the old one, and the workflow ends with a typed error unless the
-// reader can give the attempt up (rule 5c). D sees its connection close and
-// aborts; what P still pins ends by P's own timer. Two processes must therefore
-// not serve one task queue.
+// the attempts of the old one, and nobody can say whether D was sent the request.
+// The workflow then waits for its client to come again with its key (rule 5c,
+// clause 8): history names this life as the reader, which delivered nothing of the
+// old attempt, whatever D did, so another epoch follows. Without a client it ends
+// with outcome_unknown at the deadline. D sees its connection close and aborts;
+// what P still pins ends by P's own timer. Two processes must therefore not serve
+// one task queue.
+//
+// # Why no record says that D was asked
+//
+// Written ahead of each dispatch, in history or in a store, it would prove closed
+// those attempts that died before it, at the price of a synced write in the way of
+// every first token, and prove nothing about the others. What the reader's fence
+// proves is more, and costs nothing: no byte of the old attempt is delivered again,
+// whether D was asked or not. The old reader's connection to its client is gone, or
+// its client has left it (clause 7); only the process that sent D the request can
+// read D's answer, on that connection; and the next epoch has its own request id
+// and cache salt at D, so that it finds nothing of the old one there. A record could
+// let a run go on without its client, but nobody would read what it computes.
+//
+// A decode that D has not noticed to be abandoned yet is waste, as after any cancel;
+// where P pushes, its write may still land after D's abort, as after any cancel too:
+// see vllm.Gaps.
 //
 // P's blocks are freed by D's fetch, by D's refusal (Server.Reject) or by P's
 // timer; this package never says that memory is free.

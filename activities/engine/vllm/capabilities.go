@@ -77,7 +77,7 @@ type Gap struct {
 
 // Gaps hold for every kind of the table.
 var Gaps = []Gap{
-	{"5a, 5b", "no daemon outlives the orchestrator: when its process dies, nobody can say whether D was asked", "the table lives in the orchestrator; another process of it proves nothing", handoff.CodeOutcomeUnknown},
+	{"5a, 5b", "no daemon outlives the orchestrator: when its process dies, nobody can say whether D was asked", "its client comes again with its key: the reader that history then names delivered nothing, and another epoch answers (5c, clauses 7 and 8); nobody comes until the deadline", handoff.CodeOutcomeUnknown},
 	{"9, S8", "no flag page: a restarted orchestrator cannot adopt a running decode", "D aborts when the orchestrator's connection closes; its blocks are free at once", handoff.CodeOutcomeUnknown},
 	{"10, 21, S4", "nobody proves that a fetch has drained", "P and D free by their own rules; we never say that memory is free", handoff.CodeNone},
 	{"11, S6", "the transfer and the decode are one request: nothing can be verified in between", "the first token is held back until P's lease and its count of lapses are checked", handoff.CodeNotValidated},

@@ -26,6 +26,7 @@ const (
 	actAsked
 	actUsed
 	actSilent
+	actAwaited
 	actPlaced
 	actSeesCancel
 	actSeesReader
@@ -88,6 +89,8 @@ func (x act) String() string {
 		return fmt.Sprintf("%s uses the older answer about %s: %s", w, e, x.v)
 	case actSilent:
 		return fmt.Sprintf("%s gets no answer from %s about %s", w, x.who(), e)
+	case actAwaited:
+		return w + " has waited for another reader, or for long enough"
 	case actPlaced:
 		return fmt.Sprintf("%s: the plan %s is in history", w, e)
 	case actSeesCancel:

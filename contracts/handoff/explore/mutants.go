@@ -43,6 +43,7 @@ var Mutants = []Mutant{
 	{Scenario{Name: "reader: whom history names", Readers: true, Quick: true, Quicker: true, Begin: delivered, Faults: Takeover, Omit: omit(handoff.RuleReaderNamed, handoff.RuleReaderSame)}, "S2", omit(handoff.RuleReaderNamed), "5(c)", false},
 	{Scenario{Name: "reader: incarnation", Readers: true, Quick: true, Quicker: true, Begin: taken, Faults: RestartGW | Takeover, Omit: omit(handoff.RuleReaderIncarnation)}, "S2", 0, "5(c)", false},
 	{Scenario{Name: "reader: silence proves nothing", Readers: true, Quick: true, Quicker: true, Begin: taken, Faults: Kill | Takeover, Omit: omit(handoff.RuleReaderSilence)}, "S2", 0, "5(c)", false},
+	{Scenario{Name: "reader: that nobody came proves nothing", Readers: true, Quick: true, Quicker: true, Begin: taken, Faults: Kill | Takeover, Omit: omit(handoff.RuleReaderAwaited)}, "S2", 0, "5(c)", false},
 	{Scenario{Name: "reader: the same at the plan", Readers: true, Quick: true, Quicker: true, Begin: delivered, SlowAnswers: true, Faults: Reattach, Omit: omit(handoff.RuleReaderSame)}, "S2", 0, "5(c)", false},
 	{Scenario{Name: "reader: told the newest plan", Readers: true, Quick: true, Quicker: true, Begin: delivered, Faults: Reattach, Omit: omit(handoff.RuleReaderNewest)}, "S2", 0, "5(c)", false},
 	{Scenario{Name: "reader: the client leaves", Readers: true, Quick: true, Quicker: true, Begin: delivered, Faults: Reattach, Omit: omit(handoff.RuleClientLeaves)}, "S10", 0, "5(c)", true},

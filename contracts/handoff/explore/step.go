@@ -125,6 +125,8 @@ func (w *world) taskSteps(i int, out emit) {
 		switch {
 		case t.step == kindPlace:
 			w.placeSteps(i, k, isReset, out)
+		case t.step == kindAwait: // another reader is named, or the time is over: either may come first
+			done(actAwaited, 0, with(handoff.CodeNone))
 		case isReset && (t.step == kindMove || t.step == kindCommit):
 			done(actMoveReset, 0, with(handoff.CodeReset))
 		case t.step == kindMove:

@@ -113,6 +113,8 @@ func (w *world) issue(x *worker, c handoff.Command) {
 		t.step = kindAsk
 		t.to = w.asks(x)
 		w.send([2]message{msgGiveUp0, msgGiveUp1}[t.to.gateway], a)
+	case handoff.StepAwaitReader:
+		t.step = kindAwait
 	case handoff.StepPlace:
 		t.step = kindPlace
 	case handoff.StepUndoReserve: // the ledger has its own small model
@@ -150,6 +152,8 @@ func (w *world) result(x *worker, t task, code handoff.Code) {
 		x.coord.Step(handoff.Result{Step: handoff.StepPrefill, Attempt: a, Code: code})
 	case kindCommit:
 		x.coord.Step(handoff.Result{Step: handoff.StepCommit, Attempt: a, Code: code})
+	case kindAwait:
+		x.coord.Step(handoff.Result{Step: handoff.StepAwaitReader, Attempt: a, Code: code})
 	case kindPlace:
 		x.coord.Step(handoff.Result{Step: handoff.StepPlace, Attempt: a, Code: code})
 	}

@@ -119,6 +119,7 @@ const (
 	kindUndoTransfer
 	kindUndoPrefill
 	kindAsk
+	kindAwait
 	kindPlace
 )
 
