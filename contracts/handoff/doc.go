@@ -239,7 +239,9 @@
 //  4. Check peers, capabilities and sizes before Step; Step checks attempts, tokens and epochs.
 //  5. Report every posted operation's end exactly once (Land or Fail), or destroy the
 //     connection and report Destroy. On a local lane report Read before ranges are handed out.
-//  6. Verify what lies in the memory after it is landed, never only what the wire carried.
+//  6. Verify what lies in the memory after it is landed, never only what the wire carried. A
+//     comparison at landing does; what changes after it is found by a second reading only,
+//     which costs a pass over the state ahead of the first token: an operator's choice.
 //  7. Mint each question's nonce after the last byte of its pull; send it with the target's
 //     grant, and give Yes only the nonce that the answer echoed.
 //  8. Set the flag page before Commit's answer leaves and clear it before Release's does.
