@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -87,6 +88,23 @@ func (f *Fleet) Forget(ctx context.Context, tenant, id string) error {
 		case <-time.After(5 * pollEvery):
 		}
 	}
+}
+
+// Reset has a handoff's run begin anew from its first task, as an operator of
+// Temporal may do.
+func (f *Fleet) Reset(ctx context.Context, tenant, id string) error {
+	h, err := f.History(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	for _, e := range h.GetEvents() {
+		if e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			_, err := f.temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{Namespace: "default", Reason: "a test", RequestId: rand.Text(),
+				WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: tenant + "/" + id}, WorkflowTaskFinishEventId: e.GetEventId()})
+			return err
+		}
+	}
+	return fmt.Errorf("no task of %s is completed yet", id)
 }
 
 // Outcome waits for the end of a handoff's workflow and reads what it says of

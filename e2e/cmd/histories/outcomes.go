@@ -5,6 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	operatev1 "github.com/surehand/surehand/contracts/gen/surehand/operate/v1"
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/rpc"
 	"github.com/surehand/surehand/e2e/fault"
 	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
@@ -29,45 +35,120 @@ type outcome struct {
 	prompt int
 	change func(*traffic.Ask)
 	phase  *fault.Phase
-	strike func(ctx context.Context, f *fleet.Fleet, leave func()) error
+	strike strike
 }
 
-func leave(_ context.Context, _ *fleet.Fleet, leave func()) error {
-	leave()
+// strike is what happens to a request in its phase.
+type strike func(context.Context, struck) error
+
+type struck struct {
+	*fleet.Fleet
+	id    string // of the handoff; empty in the decode phase
+	leave func() // of the client
+}
+
+func leave(_ context.Context, s struck) error {
+	s.leave()
 	return nil
 }
 
-func kill(names ...string) func(context.Context, *fleet.Fleet, func()) error {
-	return func(_ context.Context, f *fleet.Fleet, _ func()) error {
+func kill(names ...string) strike {
+	return func(_ context.Context, s struck) error {
 		var failed []error
 		for _, n := range names {
-			failed = append(failed, f.Process(n).Kill())
+			failed = append(failed, s.Process(n).Kill())
 		}
 		return errors.Join(failed...)
 	}
 }
 
 // pause holds processes past the lease.
-func pause(names ...string) func(context.Context, *fleet.Fleet, func()) error {
-	return func(ctx context.Context, f *fleet.Fleet, _ func()) error {
+func pause(names ...string) strike {
+	return func(ctx context.Context, s struck) error {
 		var failed []error
 		for _, n := range names {
-			failed = append(failed, f.Process(n).Pause())
+			failed = append(failed, s.Process(n).Pause())
 		}
 		select {
 		case <-time.After(lease + lease/2):
 		case <-ctx.Done():
 		}
 		for _, n := range names {
-			failed = append(failed, f.Process(n).Resume())
+			failed = append(failed, s.Process(n).Resume())
 		}
 		return errors.Join(failed...)
 	}
 }
 
-func restart(name string) func(context.Context, *fleet.Fleet, func()) error {
-	return func(ctx context.Context, f *fleet.Fleet, _ func()) error { return f.Process(name).Restart(ctx) }
+func restart(name string) strike {
+	return func(ctx context.Context, s struck) error { return s.Process(name).Restart(ctx) }
 }
+
+// operated has an operator act, through the gateway that does not serve the client.
+func operated(do func(context.Context, operatev1.OperatorClient, *operatev1.SteerRequest) error) strike {
+	return func(ctx context.Context, s struck) error {
+		conn, err := grpc.NewClient(s.GRPC["g2"], grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		op, ask := operatev1.NewOperatorClient(conn), &operatev1.SteerRequest{Handoff: s.id, Reason: "recorded"}
+		err = do(ctx, op, ask)
+		for handoff.CodeOf(rpc.FromStatus(err)) == handoff.CodeGone && ctx.Err() == nil { // a head start is ahead of its history
+			err = do(ctx, op, ask)
+		}
+		return err
+	}
+}
+
+func replace(ctx context.Context, op operatev1.OperatorClient, r *operatev1.SteerRequest) error {
+	_, err := op.Replace(ctx, r)
+	return err
+}
+
+func replaceByName(ctx context.Context, op operatev1.OperatorClient, r *operatev1.SteerRequest) error {
+	r.Prefill, r.Decode = "p2", "d2"
+	return replace(ctx, op, r)
+}
+
+// pin names the engines of the epochs to come; unpin takes that back.
+func pin(ctx context.Context, op operatev1.OperatorClient, r *operatev1.SteerRequest) error {
+	r.Prefill, r.Decode = "p2", "d2"
+	_, err := op.Pin(ctx, r)
+	return err
+}
+
+func unpin(ctx context.Context, op operatev1.OperatorClient, r *operatev1.SteerRequest) error {
+	if err := pin(ctx, op, r); err != nil {
+		return err
+	}
+	r.Prefill, r.Decode = "", ""
+	_, err := op.Pin(ctx, r)
+	return err
+}
+
+// then strikes one after the other.
+func then(all ...strike) strike {
+	return func(ctx context.Context, s struck) error {
+		for _, one := range all {
+			if err := one(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func reset(ctx context.Context, s struck) error {
+	err := s.Reset(ctx, fleet.DefaultTenant, s.id)
+	for err != nil && ctx.Err() == nil { // a head start is ahead of its history
+		time.Sleep(step)
+		err = s.Reset(ctx, fleet.DefaultTenant, s.id)
+	}
+	return err
+}
+
+func resume(a *traffic.Ask) { a.Resume = true }
 
 func deadline(d time.Duration) func(*traffic.Ask) { return func(a *traffic.Ask) { a.Deadline = d } }
 
@@ -107,9 +188,19 @@ var outcomes = []outcome{
 	{name: "worker-died-in-prefill", record: "request", prompt: long, phase: &fault.Prefill, strike: kill("g1")},
 	{name: "worker-died-at-commit", record: "request", prompt: long, phase: &fault.Commit, strike: kill("g1")},
 	{name: "worker-died-in-decode", record: "request", prompt: long, phase: &fault.Decode, strike: kill("g1")},
+	{name: "all-died-at-commit", record: "request", prompt: long, change: deadline(5 * time.Second), phase: &fault.Commit, strike: kill("g1", "p1", "tp1", "d1", "td1")},
 	{name: "worker-paused-past-the-lease", record: "request", prompt: long, phase: &fault.Transfer, strike: pause("g1")},
 	{name: "p-paused-past-the-progress-deadline", record: "request", prompt: long, phase: &fault.Transfer, strike: pause("p1", "tp1")},
 	{name: "deadline-in-prefill", record: "request", prompt: long, change: deadline(150 * time.Millisecond)},
 	{name: "store-emptied-in-transfer", record: "request", prompt: long, phase: &fault.Transfer,
-		strike: func(ctx context.Context, f *fleet.Fleet, _ func()) error { return f.Empty(ctx) }},
+		strike: func(ctx context.Context, s struck) error { return s.Empty(ctx) }},
+	{name: "gateway-died-and-the-deadline-passed", record: "request", prompt: slow, change: deadline(2500 * time.Millisecond), phase: &fault.Prefill, strike: kill("g1")},
+	{name: "reset-in-slow-prefill", record: "request", prompt: slow, phase: &fault.Prefill, strike: reset},
+
+	{name: "resumed", record: "request", prompt: long, change: resume, phase: &fault.Decode, strike: kill("d1")},
+	{name: "not-resumed", record: "request", prompt: long, change: resume, phase: &fault.Decode, strike: kill("d1", "d2")},
+	{name: "replaced-in-slow-prefill", record: "request", prompt: slow, phase: &fault.Prefill, strike: operated(replace)},
+	{name: "replaced-by-name-in-slow-prefill", record: "request", prompt: slow, phase: &fault.Prefill, strike: operated(replaceByName)},
+	{name: "pinned-in-slow-prefill", record: "request", prompt: slow, phase: &fault.Prefill, strike: then(operated(pin), kill("p1"))},
+	{name: "unpinned-in-slow-prefill", record: "request", prompt: slow, phase: &fault.Prefill, strike: then(operated(unpin), kill("p1"))},
 }

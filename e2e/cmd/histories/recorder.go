@@ -76,11 +76,13 @@ func (r *recorder) answer(ctx context.Context, o outcome, ask traffic.Ask) (traf
 	if o.phase == nil {
 		return r.client.Send(asking, ask), nil
 	}
-	struck, err := fault.Strike(asking, r.f, r.client, ask, *o.phase, func(fleet.Event) error { return o.strike(ctx, r.f, leave) })
+	hit, err := fault.Strike(asking, r.f, r.client, ask, *o.phase, func(e fleet.Event) error {
+		return o.strike(ctx, struck{r.f, fault.PublicID(e.Attempt), leave})
+	})
 	if err != nil {
-		return struck.Answer, fmt.Errorf("%w; the answer: %v", err, struck.Whole())
+		return hit.Answer, fmt.Errorf("%w; the answer: %v", err, hit.Whole())
 	}
-	return struck.Answer, nil
+	return hit.Answer, nil
 }
 
 // named finds the handoff's public id: the client was told, or the daemons were.
