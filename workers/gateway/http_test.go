@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/orchestrator"
@@ -171,6 +172,17 @@ func TestAnErrorBeforeTheFirstTokenIsAStatus(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestABusyGatewaySaysWhenToComeAgain(t *testing.T) {
+	f := newFront()
+	f.script = func(orchestrator.Request) ([]orchestrator.Event, error) {
+		return nil, &orchestrator.Busy{Cause: handoff.Errorf(handoff.CodeCapacity, "16 starts"), After: 6100 * time.Millisecond}
+	}
+	res := serve(t, f).post(t, "/v1/completions", `{"model":"tiny","prompt":"Hi"}`)
+	if e := read(t, all(t, res)).Error; res.StatusCode != 429 || e == nil || e.Code != "capacity" || res.Header.Get("Retry-After") != "7" {
+		t.Fatal(res.StatusCode, e, res.Header)
 	}
 }
 

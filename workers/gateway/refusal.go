@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/workers/orchestrator"
 	"github.com/surehand/surehand/workers/quota"
 )
 
@@ -84,6 +85,10 @@ func asRefusal(err error) *refusal {
 	var r *refusal
 	if errors.As(err, &r) {
 		return r
+	}
+	var busy *orchestrator.Busy
+	if errors.As(err, &busy) {
+		return &refusal{cause: busy.Cause, after: busy.After}
 	}
 	var e *handoff.Error
 	if errors.As(err, &e) {

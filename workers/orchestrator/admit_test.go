@@ -2,7 +2,10 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -28,4 +31,59 @@ func TestAStartWaitsForItsTurnOrIsRefusedTyped(t *testing.T) {
 		t.Fatalf("the turn was not given back: %v", err)
 	}
 	second()
+}
+
+// A burst of 600: whoever can be made durable in time waits for its turn, and
+// the rest are refused at once, not after the wait, and told when to come again.
+// Fifteen of such a burst once waited 5 s for a refusal that said "in a second".
+func TestABurstIsServedAsFarAsTimeLetsItAndRefusedAtOnce(t *testing.T) {
+	const burst, each, rooms = 600, 160 * time.Millisecond, 16 // 100 a second: 500 within admitWait
+	synctest.Test(t, func(t *testing.T) {
+		s := newStarts(rooms)
+		warm, err := s.admit(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(each)
+		warm() // how long a start takes is known
+		began := time.Now()
+		var mu sync.Mutex
+		served, refused, late := 0, 0, 0
+		var all sync.WaitGroup
+		for range burst {
+			all.Go(func() {
+				over, err := s.admit(t.Context(), time.Minute)
+				waited := time.Since(began)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					served++
+					time.AfterFunc(each, over)
+					return
+				}
+				refused++
+				var busy *Busy
+				if !errors.As(err, &busy) || handoff.CodeOf(err) != handoff.CodeCapacity {
+					t.Errorf("refused with %v", err)
+					return
+				}
+				switch {
+				case waited > 0:
+					late++ // its turn was due in the very moment that its time was over
+				case busy.After < admitWait:
+					t.Errorf("told to come again in %s", busy.After)
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(each) // the last ones give their turns back
+		if served != rooms+int(admitWait/each)*rooms || served+refused != burst || late >= rooms {
+			t.Errorf("%d served, %d refused, %d of them late", served, refused, late)
+		}
+		again, err := s.admit(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatalf("no turn after the burst: %v", err)
+		}
+		again()
+	})
 }
