@@ -131,7 +131,7 @@ func (s *side) open(ctx context.Context, n int, opened func() error) (o Open, er
 					<-wave
 				}
 			}
-			a := s.send(ctx, request{prompt: shortPrompt, tokens: openTokens, onPiece: first})
+			a := s.insist(ctx, request{prompt: shortPrompt, tokens: openTokens, onPiece: first})
 			if a.Pieces == 0 {
 				<-wave
 			}
@@ -161,6 +161,21 @@ func (s *side) open(ctx context.Context, n int, opened func() error) (o Open, er
 		return o, err
 	}
 	return o, s.back(ctx, &o)
+}
+
+// insist asks again as long as it is told to come again, as clients do.
+func (s *side) insist(ctx context.Context, q request) traffic.Answer {
+	for {
+		a := s.send(ctx, q)
+		if a.RetryAfter == 0 || a.Status != http.StatusTooManyRequests && a.Status != http.StatusServiceUnavailable {
+			return a
+		}
+		select {
+		case <-time.After(a.RetryAfter):
+		case <-ctx.Done():
+			return a
+		}
+	}
 }
 
 // back waits until the goroutines are as many as before.

@@ -16,6 +16,7 @@ type Report struct {
 	Config
 	Results []Result
 	Skipped []string
+	Failed  []string // cells that could not be measured, and why
 }
 
 // The musts, by what is recorded.
@@ -98,6 +99,9 @@ func (r *Report) Print(w io.Writer) {
 	}
 	for _, s := range r.Skipped {
 		fmt.Fprintln(w, "skipped:", s)
+	}
+	for _, s := range r.Failed {
+		fmt.Fprintln(w, "FAILED:", s)
 	}
 	fmt.Fprintln(w)
 	for _, m := range r.Musts() {

@@ -118,8 +118,13 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 			continue
 		}
 		out, err := c.cell(ctx, p, x)
-		if err != nil {
-			return r, fmt.Errorf("%s: %w", x, err)
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+		if err != nil { // the others are worth their time
+			r.Failed = append(r.Failed, fmt.Sprintf("%s: %s", x, err))
+			fmt.Fprintf(c.Out, "%s: %s\n", x, err)
+			continue
 		}
 		r.Results = append(r.Results, out)
 		fmt.Fprintf(c.Out, "%s: %.0f handoffs/s\n", x, out.Rate())

@@ -15,7 +15,7 @@ import (
 	"github.com/surehand/surehand/e2e/scale"
 )
 
-var errMust = errors.New("not every must holds")
+var errMust = errors.New("not every must holds, or not every cell was measured")
 
 func main() {
 	c := scale.Default()
@@ -33,14 +33,19 @@ func main() {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
 		r, err := scale.Run(ctx, c)
+		if r != nil {
+			r.Print(cmd.OutOrStdout()) // what was measured, also when the rest was not
+		}
 		if err != nil {
 			return err
 		}
-		r.Print(cmd.OutOrStdout())
 		for _, m := range r.Musts() {
 			if !m.Holds {
 				return errMust
 			}
+		}
+		if len(r.Failed) > 0 {
+			return errMust
 		}
 		return nil
 	}
