@@ -17,12 +17,17 @@ func (c *Coordinator) Cancel() {
 // StreamEnded is the reader's report that the stream is over: whole, or broken
 // with a code. It is history (a signal) before it is acted on, so a release may
 // follow. A reader delivers one attempt only, so the caller drops a report that
-// names another attempt than the present one.
+// names another attempt than the present one. Whole or broken after its first
+// token, it was committed, though the answer that says so may never come.
 func (c *Coordinator) StreamEnded(code Code, detail string) {
+	delivered := code == CodeNone || code == CodeStreamBroken
 	if c.outcome != nil {
+		if delivered {
+			c.sawCommit()
+		}
 		return
 	}
-	c.closeWith(Outcome{Attempt: c.plan.Attempt, Committed: c.committed || code == CodeNone, Code: code, Detail: detail})
+	c.closeWith(Outcome{Attempt: c.plan.Attempt, Committed: c.committed || delivered, Code: code, Detail: detail})
 	if code == CodeNone {
 		c.release(StepUndoReserve) // D ended the decode by itself, P was freed by the transfer's end
 		return

@@ -39,10 +39,11 @@ func (c *Coordinator) judge() {
 	}
 	reset := c.failure.Code == CodeReset
 	switch {
-	case reset: // rule 13: it closes what is not committed and plans nothing
-		if !c.waits(StepUndoTransfer, StepUndoPrefill) {
-			c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeReset, Detail: c.failure.Detail, Committed: c.target == VerdictCommitted})
-		}
+	case reset && c.waits(StepUndoTransfer, StepUndoPrefill): // rule 13: it closes what is not committed and plans nothing
+	case reset && (c.Policy.Unasked || c.wasCommitted()):
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeReset, Detail: c.failure.Detail, Committed: c.wasCommitted()})
+	case reset && c.asked == VerdictCommitted:
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeReset, Detail: c.failure.Detail, Committed: true})
 	case c.asked == VerdictClosed: // the reader's word stands whatever D did
 		c.next()
 	case c.target == VerdictCommitted, c.asked == VerdictCommitted:
@@ -50,7 +51,7 @@ func (c *Coordinator) judge() {
 	case c.target == VerdictClosed, c.source == VerdictClosed:
 		c.next() // one proof is enough; the other closer's answer decides nothing more
 	case c.waits(StepUndoTransfer, StepUndoPrefill):
-	case c.givesUp():
+	case c.givesUp() && (c.Policy.Unasked || c.wasCommitted()):
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail, Committed: c.wasCommitted()})
 	case c.waits(StepAwaitReader):
 	case c.asked == VerdictNone, c.asking != c.reader:

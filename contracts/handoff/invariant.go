@@ -26,7 +26,7 @@ var Invariants = []Invariant{
 	{"S10", "one sampling run: the client's tokens are a prefix of one run, each position once", checkTokens, "explorer; token prefix checker"},
 	{"S11", "exact boundary: positions with committed KV = computed tokens of the decode", nil, "engine conformance tests: logits equal to the baseline's"},
 	{"S12", "honest path: direct only if all that KV came by the handoff", nil, "usage counters compared with the engines' own in chaos runs"},
-	{"S13", "idempotent submit: same key and body, same workflow and stream; other body refused", nil, "ledgertest suite; porcupine on submit histories"},
+	{"S13", "idempotent submit: same key and body, same workflow and stream; other body refused; no key is free whose client has tokens", checkKey, "explorer; ledgertest suite; porcupine on submit histories"},
 	{"S14", "fail closed: an unknown or failed receive gives no token of that epoch", checkAnswers, "explorer; chaos matrix"},
 	{"S15", "least privilege: bytes leave P only under a capability naming handoff, epoch, ranges, direction, holder, expiry", nil, "contracts/capability tests; wire fuzzing"},
 	{"S16", "tenant wall: a block passes between tenants only zeroed; a prefix hit never crosses a salt", nil, "reference engine with poisoned blocks; prefix tests"},
@@ -64,6 +64,13 @@ func checkPurity(w *World) string {
 				return fmt.Sprintf("piece %d of %s visible at %s is of origin %d, want %d", p, v.Attempt, v.Node, got, v.Want)
 			}
 		}
+	}
+	return ""
+}
+
+func checkKey(w *World) string {
+	if w.KeyFree && len(w.Tokens) > 0 {
+		return "the key is free though the client has tokens"
 	}
 	return ""
 }

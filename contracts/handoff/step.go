@@ -87,4 +87,5 @@ type Outcome struct {
 type Policy struct {
 	MaxEpochs Epoch // MaxEpochsBeforeFirstToken when zero
 	Detach    bool  // record: handoff; the workflow ends at commit
+	Unasked   bool  // as begun by releases that gave up without asking the reader first
 }

@@ -27,3 +27,69 @@ func TestAnAbortedAttemptEndsAsACommittedOne(t *testing.T) {
 		}
 	}
 }
+
+// answers runs a coordinator's commands by given results until none is left.
+func answers(c *Coordinator, answer func(Command) Result) {
+	for pending := c.Commands(); len(pending) > 0; pending = append(pending[1:], c.Commands()...) {
+		if r := answer(pending[0]); r.Step != "" {
+			c.Step(r)
+		}
+	}
+}
+
+// D commits and decodes, its answer stays on the way, and D dies: the reader's
+// report of tokens that it delivered is the only word of the commit (S13).
+func TestWhatWasDeliveredWasCommittedThoughNobodyAnsweredTheCommit(t *testing.T) {
+	c := NewCoordinator(testPlan(1, 1), Policy{})
+	answers(c, func(cmd Command) Result {
+		if cmd.Step == StepCommit {
+			return Result{} // never
+		}
+		return Result{Step: cmd.Step, Attempt: cmd.Plan.Attempt}
+	})
+	c.StreamEnded(CodeStreamBroken, "after position 2")
+	if o := c.Outcome(); o == nil || !o.Committed || o.Code != CodeStreamBroken {
+		t.Errorf("the outcome is %+v", o)
+	}
+	c = NewCoordinator(testPlan(1, 1), Policy{})
+	c.Cancel()
+	if c.StreamEnded(CodeStreamBroken, ""); !c.Outcome().Committed {
+		t.Error("a cancel that came after tokens frees the key")
+	}
+}
+
+// The last epoch's commit has no answer and neither closer proves it closed: the
+// reader is asked before the failure is said, since it may be delivering (S13).
+func TestTheLastEpochIsNotGivenUpUnproved(t *testing.T) {
+	for verdict, want := range map[Verdict]Outcome{
+		VerdictClosed:  {Code: CodeUnavailable},
+		VerdictUnknown: {Code: CodeOutcomeUnknown},
+	} {
+		asked := 0
+		run := func(p Policy) *Outcome {
+			c := NewCoordinator(testPlan(1, 1), p)
+			answers(c, func(cmd Command) Result {
+				r := Result{Step: cmd.Step, Attempt: cmd.Plan.Attempt}
+				switch cmd.Step {
+				case StepCommit:
+					r.Code = CodeUnavailable
+				case StepUndoTransfer:
+					r.Verdict = VerdictUnknown
+				case StepUndoPrefill:
+					r.Verdict = VerdictOver
+				case StepAskReader:
+					asked++
+					r.Verdict, r.Reader = verdict, c.Reader()
+				}
+				return r
+			})
+			return c.Outcome()
+		}
+		if o := run(Policy{MaxEpochs: 1}); o == nil || o.Code != want.Code || o.Committed || asked != 1 {
+			t.Errorf("the reader says %v: %+v, asked %d times", verdict, o, asked)
+		}
+		if o := run(Policy{MaxEpochs: 1, Unasked: true}); o == nil || o.Code != CodeUnavailable || asked != 1 {
+			t.Errorf("an earlier release's handoff asks its reader: %+v", o)
+		}
+	}
+}

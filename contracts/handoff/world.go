@@ -18,6 +18,7 @@ type World struct {
 	Rest      bool      // no open workflow and no live decode, everything reclaimed by now
 	Held      int       // reservations, grants, pins, registrations beyond the baseline
 	Cancelled bool      // history has the client's cancel
+	KeyFree   bool      // the handoff ended as one that may be submitted anew
 }
 
 // Origin tells whose computation produced a piece; zero: nothing landed.

@@ -78,6 +78,7 @@ func TestAllOrderedPairs(t *testing.T) {
 	}
 	runtime.GOMAXPROCS(1) // one run is one thread of events: shards take the other cores
 	debug.SetGCPercent(800)
+	debug.SetMemoryLimit(256 << 20)
 	p := remembered(t)
 	began, before := time.Now(), p.Seconds
 	end := began.Add(time.Duration(*minutes * float64(time.Minute)))

@@ -10,11 +10,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -247,8 +249,24 @@ func FuzzFile(f *testing.F) {
 		if strings.Contains(string(raw), "keys_file") {
 			t.Skip("reads files")
 		}
-		if got, err := parse(raw); err == nil && len(got.keys)+len(got.peers)+len(got.issuers) == 0 && got.anonymous == nil {
+		got, err := parse(raw)
+		if err != nil {
+			return
+		}
+		if len(got.keys)+len(got.peers)+len(got.issuers) == 0 && got.anonymous == nil {
 			t.Fatal("a file that lets nobody in is taken")
+		}
+		callers := slices.AppendSeq(slices.Collect(maps.Values(got.keys)), maps.Values(got.peers))
+		if got.anonymous != nil {
+			if got.anonymous.Role != RoleTenant {
+				t.Fatalf("whoever says nothing is %+v", *got.anonymous)
+			}
+			callers = append(callers, *got.anonymous)
+		}
+		for _, c := range callers {
+			if tenant, known := got.tenants[c.Tenant]; c.Role == RoleNobody || c.Name == "" || c.Believed || (c.Role == RoleTenant) != known || known && c != tenant {
+				t.Fatalf("a caller is %+v", c)
+			}
 		}
 	})
 }

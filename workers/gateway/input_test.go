@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -275,7 +276,13 @@ func FuzzABodyIsReadOrRefused(f *testing.F) {
 			}
 			a.tenant = DefaultTenant
 			if a.check() == nil {
-				a.digest()
+				var same bytes.Buffer // another way to write it is the same request, so the same key's
+				if err := json.Compact(&same, []byte(body)); err != nil {
+					t.Fatalf("took %q: %v", body, err)
+				}
+				if b, err := parse(kind, same.Bytes()); err != nil || b.digest() != a.digest() {
+					t.Fatalf("%q is another request than %q: %v", same.Bytes(), body, err)
+				}
 				if r, err := a.request(orchestrator.Model{MaxTokens: 64}, counted{prompt: a.prompt}); err == nil && (r.Sampling.MaxTokens == 0 || r.Sampling.MaxTokens > 64) {
 					t.Fatal(r.Sampling)
 				}

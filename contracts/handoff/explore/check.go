@@ -5,7 +5,7 @@ import "github.com/surehand/surehand/contracts/handoff"
 // look fills v with what the world shows to the invariants.
 func (w *world) look(v *handoff.World) {
 	*v = handoff.World{Visible: v.Visible[:0], Tokens: v.Tokens[:0], Targets: v.Targets[:0], Sources: v.Sources[:0],
-		Writes: w.events.writes, Frees: w.events.frees, Reads: w.events.reads, Answers: w.events.answers, Undone: w.events.undone, Cancelled: w.cancelled}
+		Writes: w.events.writes, Frees: w.events.frees, Reads: w.events.reads, Answers: w.events.answers, Undone: w.events.undone, Cancelled: w.cancelled, KeyFree: w.keyFree}
 	for a := range many {
 		if w.memory(a) != a {
 			continue

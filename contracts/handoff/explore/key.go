@@ -32,7 +32,7 @@ func hash64(b []byte) uint64 {
 func (w *world) appendKey(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(w.left))
 	b = binary.LittleEndian.AppendUint64(b, w.soup)
-	b = append(b, byte(w.current), pack(w.started, w.over, w.cancelled, w.reset, w.moved, w.twice),
+	b = append(b, byte(w.current), pack(w.started, w.over, w.cancelled, w.reset, w.moved, w.twice, w.keyFree),
 		w.named.gateway, w.named.incarnation, w.named.number, w.end, w.endOf, w.endBy.gateway, w.endBy.incarnation, w.visible, w.conn, w.got, w.ever, w.refused, w.fenced, w.late, w.winner, w.lost)
 	for a := range many {
 		for p := range 2 {

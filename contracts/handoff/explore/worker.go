@@ -72,11 +72,22 @@ func (w *world) recorded(i int) {
 	}
 	switch phase {
 	case handoff.PhaseEnded:
-		w.over, w.current = true, -1
+		w.over, w.current, w.keyFree = true, -1, !sticks(x.coord.Outcome())
 		*x, w.hist = worker{}, worker{}
 	case handoff.PhaseDecoding, handoff.PhaseClosing:
 		w.hist = *x
 	}
+}
+
+// sticks is what a workflow's outcome says of its key (steps.Outcome.Sticks). A
+// cancel's releases are abandoned here, whose answers tell whether it came after
+// the commit, and an operator's reset forgets what was: both are left out.
+func sticks(o *handoff.Outcome) bool {
+	switch o.Code {
+	case handoff.CodeNone, handoff.CodeOutcomeUnknown, handoff.CodeCancelled, handoff.CodeReset:
+		return true
+	}
+	return o.Committed
 }
 
 func (x *worker) drop(k int) { x.tasks = slices.Concat(x.tasks[:k], x.tasks[k+1:]) }

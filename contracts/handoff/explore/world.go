@@ -23,6 +23,7 @@ type world struct {
 	current   int8   // the worker whose tasks the server accepts; -1: none
 	started   bool   // Start was accepted
 	over      bool   // no workflow is open
+	keyFree   bool   // and it ended as one that may be submitted anew
 	cancelled bool   // history has the cancel
 	named     reader // whom history names
 	end       uint8  // the reader's report in history
