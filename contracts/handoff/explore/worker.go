@@ -72,7 +72,8 @@ func (w *world) recorded(i int) {
 	}
 	switch phase {
 	case handoff.PhaseEnded:
-		w.over, w.current, w.keyFree = true, -1, !sticks(x.coord.Outcome())
+		w.over, w.current = true, -1
+		w.keyFree = w.Omit == 0 && !sticks(x.coord.Outcome()) // a rule left out is searched for what it is for, which is more
 		*x, w.hist = worker{}, worker{}
 	case handoff.PhaseDecoding, handoff.PhaseClosing:
 		w.hist = *x

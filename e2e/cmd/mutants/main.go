@@ -18,6 +18,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,6 +34,8 @@ type options struct {
 	list  bool
 	keep  string
 
+	without string
+
 	museum bool
 }
 
@@ -44,6 +47,7 @@ func main() {
 	flag.StringVar(&o.shard, "shard", "1/1", "i/n: the i-th of n parts")
 	flag.BoolVar(&o.list, "list", false, "say what would be changed")
 	flag.StringVar(&o.keep, "keep", "", "file that remembers what became of each mutant; those noticed are not tried again")
+	flag.StringVar(&o.without, "without", "", "leave out suites whose package contains this: with -keep a first, quick look, whose survivors are tried by all suites afterwards")
 	flag.BoolVar(&o.museum, "museum", false, "plant the bugs of e2e/MUSEUM.md instead, each against its own test")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -85,6 +89,11 @@ func run(ctx context.Context, o options) error {
 	known, err := recall(o.keep)
 	if err != nil {
 		return err
+	}
+	if o.without != "" {
+		for _, m := range all {
+			m.tests = slices.DeleteFunc(slices.Clone(m.tests), func(s suite) bool { return strings.Contains(s.pkg, o.without) })
+		}
 	}
 	suites, err := prepare(ctx, dir, all)
 	if err != nil {
