@@ -56,7 +56,7 @@ func (f *Fleet) startPostgres(ctx context.Context) (err error) {
 		return err
 	}
 	data := filepath.Join(d.dir, "data")
-	initdb := exec.CommandContext(ctx, filepath.Join(d.bin, "initdb"), "-A", "trust", "-U", "temporal", "-D", data)
+	initdb := exec.CommandContext(ctx, filepath.Join(d.bin, "initdb"), "--no-sync", "-A", "trust", "-U", "temporal", "-D", data)
 	initdb.Dir, initdb.SysProcAttr = d.dir, &syscall.SysProcAttr{Credential: as}
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, strings.TrimSpace(string(out)))
