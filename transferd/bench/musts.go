@@ -92,7 +92,11 @@ func cheapest(results map[string]result, names []string) (best string) {
 
 // pair measures two rows in turns; who goes first changes from turn to turn.
 func (cfg Config) pair(ctx context.Context, rows []row, names [2]string, results map[string]result) (pairs [][2]sample, err error) {
+	began := time.Now()
 	for turn := range cfg.Pairs {
+		if turn >= pairsFew && time.Since(began) > pairsTime {
+			break
+		}
 		var p [2]sample
 		for i := range p {
 			which := (turn + i) % 2

@@ -29,7 +29,8 @@ func benchCommand() *cobra.Command {
 		Long: "Starts daemons and engines in this process, on loopback, and moves the same scattered blocks by every\n" +
 			"lane, once a round, beside a scattered copy, iperf3, NIXL and Mooncake. CPU seconds count: they hold still on a\n" +
 			"loud machine. For each claim that is made of this data plane its two rows are then measured in turns, and it is\n" +
-			"printed whether the median of the pairs' ratios holds, with the quartiles.",
+			"printed whether the median of the pairs' ratios holds, with the quartiles. It takes some six minutes; on a loud\n" +
+			"machine there are fewer samples rather than a longer run.",
 		Example: "  transferd bench\n  transferd bench --tables 16KiB,64KiB --pairs 41\n  transferd bench --tables 64KiB --only tcp --profile cpu.out",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
