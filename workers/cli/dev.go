@@ -61,7 +61,7 @@ func newDev() *cobra.Command {
 	f.IntVar(&d.Decode, "decode", 2, "decode engines; the same")
 	f.StringVar(&d.compute, "compute", refengine.ComputeModel, "of the engines: model or synthetic")
 	f.StringVar(&d.Engine, "engine", dev.EngineReference, "kind of the engines: "+dev.Kinds())
-	f.StringVar(&d.Model, "model", "", "name of the model; for llamacpp one that can be installed, for vllm a folder of weights")
+	f.StringVar(&d.Model, "model", "", "name of the model; for llamacpp one that can be installed, for vllm that one, tiny (random weights) or a folder of weights")
 	f.IntVar(&d.blocks, "blocks", 0, "KV blocks of each engine (default 1024)")
 	f.Float64Var(&d.prefillTokS, "prefill-tok-s", 0, "pace of each engine's prefill (default: as fast as it is)")
 	f.Float64Var(&d.stepMs, "step-ms", 0, "of one decode step (default: as fast as it is)")

@@ -28,6 +28,9 @@ type engines struct {
 // beside it and its front.
 type seat struct{ id, role, listen, daemon, front string }
 
+// venice begins what a small model goes on with sensibly.
+const venice = "The city of Venice is known for"
+
 // kind makes an engine ready to run: it finds or builds its program, and fetches
 // what it runs on into the cache, saying so on progress.
 type kind func(ctx context.Context, c Config, where places) (engines, error)
@@ -68,7 +71,7 @@ func llamacpp(ctx context.Context, c Config, where places) (engines, error) {
 	if at.Template != "" {
 		args = append(args, "--chat-template", at.Template)
 	}
-	return engines{program: program, args: args, prompt: "The city of Venice is known for"}, nil
+	return engines{program: program, args: args, prompt: venice}, nil
 }
 
 // LlamacppCache is where llama.cpp and its weights lie, beside built binaries.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/surehand/surehand/workers/llamacpp/install"
 	"github.com/surehand/surehand/workers/vllmenv"
 )
 
@@ -17,9 +19,11 @@ import (
 const EngineVLLM = "vllm"
 
 const (
-	vllmWithin = 5 * time.Minute // to import vLLM, some 20 s of CPU time, and load its model
-	vllmGrace  = 8 * time.Second
-	vllmPrompt = "It is a truth universally acknowledged, that a single man"
+	vllmTiny    = "tiny"          // the --model that has random weights
+	vllmCache   = 384 << 20       // bytes of KV: 65 blocks of 128 tokens of the default model
+	vllmContext = 2048            // tokens
+	vllmWithin  = 5 * time.Minute // to import vLLM, some 20 s of CPU time, and load its model
+	vllmGrace   = 8 * time.Second
 )
 
 // vllm runs each engine as a vLLM server of its own and a front beside it.
@@ -31,17 +35,19 @@ func vllm(ctx context.Context, c Config, where places) (engines, error) {
 	if err != nil {
 		return engines{}, err
 	}
+	m, err := c.vllmModel(ctx, env, where.out)
+	if err != nil {
+		return engines{}, err
+	}
 	server := func(at seat) (Spec, []string, error) {
 		_, text, err := net.SplitHostPort(at.listen)
 		if err != nil {
 			return Spec{}, nil, err
 		}
-		o := vllmenv.Options{Name: at.id, Model: c.Model, Transfer: transfer(at)}
+		o := vllmenv.Options{Name: at.id, Model: m.folder, Served: m.name, CacheBytes: vllmCache, Context: vllmContext}.
+			Connector(at.role == "prefill", at.daemon, at.front, nil)
 		if o.Port, err = strconv.Atoi(text); err != nil {
 			return Spec{}, nil, err
-		}
-		if c.Model != "" {
-			o.Served = filepath.Base(c.Model)
 		}
 		url := "http://" + at.listen
 		s := Spec{Name: "vllm-" + at.id, Path: env.Python, Rank: rankEngine, Grace: vllmGrace, Health: url + "/health", Within: vllmWithin,
@@ -50,15 +56,27 @@ func vllm(ctx context.Context, c Config, where places) (engines, error) {
 		return s, []string{"--url", url, "--connector-socket", at.front}, err
 	}
 	fmt.Fprintln(where.out, "vllm: each engine imports vLLM, some 20 s of CPU time")
-	return engines{program: c.Self, prompt: vllmPrompt, server: server}, nil
+	return engines{program: c.Self, prompt: m.prompt, server: server}, nil
 }
 
-// transfer is what vLLM is told of our connector.
-func transfer(at seat) map[string]any {
-	role := map[string]string{"prefill": "kv_producer", "decode": "kv_consumer"}[at.role]
-	return map[string]any{"kv_connector": "SurehandConnector", "kv_connector_module_path": "surehand_vllm.connector",
-		"kv_role": role, "engine_id": at.id, "kv_load_failure_policy": "fail",
-		"kv_connector_extra_config": map[string]any{"transferd_socket": at.daemon, "front_socket": at.front}}
+// vllmModel is what the servers load, and what to ask it.
+type vllmModel struct{ folder, name, prompt string }
+
+// vllmModel finds the model: small real weights unless another is named.
+func (c Config) vllmModel(ctx context.Context, env vllmenv.Env, out io.Writer) (vllmModel, error) {
+	switch c.Model {
+	case vllmTiny:
+		return vllmModel{env.Model, vllmTiny, "It is a truth universally acknowledged, that a single man"}, nil
+	case "", install.SmolLM.Model:
+		w := install.SmolLM
+		file, err := install.WeightsOf(ctx, LlamacppCache(c.Cache), w, out)
+		if err != nil {
+			return vllmModel{}, err
+		}
+		folder, err := env.Weights(ctx, w.Model, file, w.SHA256, out)
+		return vllmModel{folder, w.Model, venice}, err
+	}
+	return vllmModel{c.Model, filepath.Base(c.Model), venice}, nil
 }
 
 // VLLMCache is where vLLM lies, beside built binaries.

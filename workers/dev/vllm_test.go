@@ -4,13 +4,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/surehand/surehand/workers/vllmenv"
 )
 
 func TestAnEngineWithAServerHasAFrontThatWaitsForIt(t *testing.T) {
@@ -73,4 +74,18 @@ func TestAProcessThatSaysNothingIsReadyOnceItsHealthAnswers(t *testing.T) {
 		t.Error(err)
 	}
 	<-r.done
+}
+
+func TestAModelOfVLLMIsTheRandomOneOrAFolderThatIsNamed(t *testing.T) {
+	env := vllmenv.Env{Model: "/cache/model"}
+	for asked, want := range map[string]vllmModel{
+		"tiny":         {"/cache/model", "tiny", "It is a truth universally acknowledged, that a single man"},
+		"/models/some": {"/models/some", "some", venice},
+	} {
+		c := config(t)
+		c.Model = asked
+		if got, err := c.vllmModel(t.Context(), env, io.Discard); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", asked, got, err)
+		}
+	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/surehand/surehand/transferd/connectors/vllm"
 )
 
-// extra is what the connector imports and vLLM does not, and what its tests need.
-var extra = []string{"google-crc32c==1.9.0", "pytest==9.2.0", "pluggy==1.7.0", "iniconfig==2.3.1"}
+// extra is what the connector imports and vLLM does not, what its tests need, and
+// what reads the weights of a GGUF file.
+var extra = []string{"google-crc32c==1.9.0", "pytest==9.2.0", "pluggy==1.7.0", "iniconfig==2.3.1", "gguf==0.19.0"}
 
 func (e Env) extra(ctx context.Context, out io.Writer) error {
 	client := filepath.Join(e.Dir, "boot", "bin", "uv")

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 )
 
 //go:embed requirements.txt
@@ -19,6 +18,9 @@ var requirements string
 
 //go:embed model.py
 var model string
+
+//go:embed weights.py
+var weights string
 
 //go:embed prefork.py
 var prefork string
@@ -63,15 +65,9 @@ func Install(ctx context.Context, dir string, out io.Writer) (Env, error) {
 	}
 	defer unlock()
 	for _, s := range e.steps() {
-		if s.done(e) {
-			continue
-		}
-		began := time.Now()
-		fmt.Fprintf(out, "vllm: %s\n", s.about)
-		if err := s.make(ctx, e, out); err != nil {
+		if err := s.see(ctx, e, out); err != nil {
 			return e, err
 		}
-		fmt.Fprintf(out, "vllm: %s: done in %.0f s\n", s.name, time.Since(began).Seconds())
 	}
 	// Not steps: they are small, and must be those of this very program.
 	if e.Path, err = e.connector(); err != nil {
@@ -94,7 +90,7 @@ func find(ctx context.Context) (string, error) {
 // tell runs a command with its output as progress.
 func (e Env) tell(ctx context.Context, out io.Writer, name string, args ...string) error {
 	c := exec.CommandContext(ctx, name, args...)
-	c.Dir, c.Env = e.Dir, append(os.Environ(), "LD_LIBRARY_PATH="+e.Stubs)
+	c.Dir, c.Env = e.Dir, append(os.Environ(), "LD_LIBRARY_PATH="+e.Stubs, "HF_HUB_OFFLINE=1")
 	end := &tail{out: out}
 	c.Stdout, c.Stderr = end, end
 	if err := c.Run(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // step makes one folder of the environment. It is done when its mark holds what
@@ -44,6 +45,20 @@ func (s step) sum() string {
 func (s step) done(e Env) bool {
 	made, err := os.ReadFile(s.mark(e))
 	return err == nil && string(made) == s.sum()
+}
+
+// see makes what is not done, with its time on out.
+func (s step) see(ctx context.Context, e Env, out io.Writer) error {
+	if s.done(e) {
+		return nil
+	}
+	began := time.Now()
+	fmt.Fprintf(out, "vllm: %s\n", s.about)
+	if err := s.make(ctx, e, out); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "vllm: %s: done in %.0f s\n", s.name, time.Since(began).Seconds())
+	return nil
 }
 
 // make begins with an empty folder: half a step is not built upon.

