@@ -61,6 +61,8 @@ func (e *Engine) said(m *enginev1.ConnectorMessage) error {
 	switch body := m.GetBody().(type) {
 	case *enginev1.ConnectorMessage_Target:
 		return e.targetSaid(body.Target)
+	case *enginev1.ConnectorMessage_Opened:
+		return e.sourceOpened(body.Opened)
 	case *enginev1.ConnectorMessage_Source:
 		return e.sourceSaid(body.Source)
 	case *enginev1.ConnectorMessage_Committed:
@@ -69,6 +71,8 @@ func (e *Engine) said(m *enginev1.ConnectorMessage) error {
 				close(t.committed)
 			}
 		}, nil)
+	case *enginev1.ConnectorMessage_Recomputed:
+		return e.known(body.Recomputed.GetAttempt(), func(t *target) { t.recomputed.Store(body.Recomputed.GetTokens()) }, nil)
 	case *enginev1.ConnectorMessage_Over:
 		return e.over(body.Over)
 	case *enginev1.ConnectorMessage_Freed:

@@ -42,6 +42,22 @@ func TestDsRequestGoesFirstAndItsAnswerComesAfterTheCommit(t *testing.T) {
 	}
 }
 
+func TestAPromptThatTheEngineComputesAgainIsCountedAsSuch(t *testing.T) {
+	r := newRig(t, nil)
+	q := r.reserve()
+	r.committed()
+	q.send <- `{"choices":[{"text":"a","token_ids":[1]}]}`
+	r.say(&enginev1.ConnectorMessage{Body: &enginev1.ConnectorMessage_Recomputed{Recomputed: &enginev1.ConnectorRecomputed{Attempt: rpc.Attempt(plan.Attempt), Tokens: 300}}})
+	r.eventually("the front knows", func() bool { return r.front.attempts.findTarget(plan.Attempt).recomputed.Load() > 0 })
+	q.send <- `{"choices":[{"text":"b","token_ids":[2],"finish_reason":"length"}]}`
+	close(q.send)
+	if _, last, err := r.attach(); err != nil || last.Counts != (engine.Counts{Recomputed: 300, Completion: 2}) {
+		t.Errorf("%+v %v", last, err)
+	}
+	r.freed(false)
+	r.holdsNothing()
+}
+
 func TestWhatWasNotCommittedIsNoAnswer(t *testing.T) {
 	r := newRig(t, nil)
 	q := r.reserve()
@@ -154,6 +170,47 @@ func TestAPrefillIsToldOnceSealedAndAgainAfterItWasRead(t *testing.T) {
 	if err != nil || s.PromptTokens != 300 || s.CachedTokens != 128 || len(r.requests) > 0 {
 		t.Errorf("%+v, %v, vLLM was asked again: %v", s, err, len(r.requests) > 0)
 	}
+}
+
+func TestAPrefillThatMayBeReadIsToldBeforeItIsSealed(t *testing.T) {
+	r := newRig(t, nil)
+	opened, sealed := make(chan engine.Opened, 2), make(chan error, 1)
+	go func() {
+		_, err := r.engine.Prefill(t.Context(), prefill, func(o engine.Opened) { opened <- o }, nil)
+		sealed <- err
+	}()
+	q := <-r.requests
+	r.readable()
+	if o := <-opened; string(o.Capability) != "cap" || o.SourceAddress != "127.0.0.1:2" || o.PromptTokens != 300 {
+		t.Errorf("%+v", o)
+	}
+	if len(sealed) > 0 {
+		t.Error("sealed before vLLM has computed it")
+	}
+	r.sealed()
+	close(q.send)
+	if err := <-sealed; err != nil || len(opened) > 0 {
+		t.Errorf("%v, told %d times more", err, len(opened))
+	}
+	r.over(true, "")
+	r.freed(true)
+	r.holdsNothing()
+}
+
+func TestAPrefillThatFailsAfterItMayBeReadEndsTyped(t *testing.T) {
+	r := newRig(t, nil)
+	opened, ended := make(chan engine.Opened, 1), make(chan error, 1)
+	go func() {
+		_, err := r.engine.Prefill(t.Context(), prefill, func(o engine.Opened) { opened <- o }, nil)
+		ended <- err
+	}()
+	<-r.requests
+	r.readable()
+	<-opened
+	r.say(&enginev1.ConnectorMessage{Body: &enginev1.ConnectorMessage_Source{Source: &enginev1.ConnectorSource{
+		Attempt: rpc.Attempt(plan.Attempt), Failure: rpc.Failure(handoff.Errorf(handoff.CodeEngine, "preempted"))}}})
+	wantCode(t, <-ended, handoff.CodeEngine)
+	r.holdsNothing()
 }
 
 func TestACancelledSourceIsDroppedAndStaysOver(t *testing.T) {

@@ -208,6 +208,11 @@ func (r *rig) freed(source bool) {
 	r.say(&enginev1.ConnectorMessage{Body: &enginev1.ConnectorMessage_Freed{Freed: &enginev1.ConnectorFreed{Attempt: rpc.Attempt(plan.Attempt), Source: source}}})
 }
 
+func (r *rig) readable() {
+	r.say(&enginev1.ConnectorMessage{Body: &enginev1.ConnectorMessage_Opened{Opened: &enginev1.ConnectorOpened{
+		Attempt: rpc.Attempt(plan.Attempt), Capability: []byte("cap"), PromptTokens: 300}}})
+}
+
 func (r *rig) sealed() {
 	r.say(&enginev1.ConnectorMessage{Body: &enginev1.ConnectorMessage_Source{Source: &enginev1.ConnectorSource{
 		Attempt: rpc.Attempt(plan.Attempt), Capability: []byte("cap"), PromptTokens: 300, CachedTokens: 128}}})

@@ -72,12 +72,11 @@ func (s *service) prefill(m *enginev1.PrefillRequest, stream enginev1.Engine_Pre
 		return err
 	}
 	c.MaxTokens, c.Stop = 1, nil // D draws the first token again
-	got, err := s.e.prefill(stream.Context(), plan, c)
+	got, err := s.e.prefill(stream.Context(), plan, c, func(o opened) error {
+		m := &enginev1.PrefillOpened{Capability: o.capability, SourceAddress: o.address, PromptTokens: o.prompt}
+		return stream.Send(&enginev1.PrefillEvent{Event: &enginev1.PrefillEvent_Opened{Opened: m}})
+	})
 	if err != nil {
-		return err
-	}
-	opened := &enginev1.PrefillOpened{Capability: got.capability, SourceAddress: got.address, PromptTokens: got.prompt}
-	if err := stream.Send(&enginev1.PrefillEvent{Event: &enginev1.PrefillEvent_Opened{Opened: opened}}); err != nil {
 		return err
 	}
 	return stream.Send(&enginev1.PrefillEvent{Event: &enginev1.PrefillEvent_Sealed{Sealed: &enginev1.PrefillSealed{

@@ -2,6 +2,7 @@ package vllmengine
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
@@ -16,28 +17,47 @@ type source struct {
 	run
 	request completion
 	began   time.Time
+	// Set before readable is closed, by the connector's word.
+	opened
+	readable chan struct{}
+	reading  sync.Once
 	// Set before settled, by the connector's word.
 	sealed *sealed
 }
 
-// sealed is what P has to tell.
+// opened is what P has to tell of a source that may be read.
+type opened struct {
+	capability []byte
+	address    string
+	prompt     uint32
+}
+
+// sealed is what it has to tell of one that is whole.
 type sealed struct {
-	capability     []byte
-	address        string
 	prompt, cached uint32
 	took           time.Duration
 }
 
-// prefill starts the run of a plan, or joins it, and waits for its seal.
+// open says that the source may be read; only the first word counts.
+func (s *source) open(o opened) {
+	s.reading.Do(func() {
+		s.opened = o
+		close(s.readable)
+	})
+}
+
+// prefill starts the run of a plan, or joins it, and waits for its seal. onOpen is
+// called once, when the source may be read: before the seal where P's prompt is
+// long, and its error ends the waiting.
 //
 // Idempotent under the attempt: one request, one grant, however often it is
 // asked. When ctx ends the run goes on.
-func (e *Engine) prefill(ctx context.Context, plan handoff.Plan, c completion) (*sealed, error) {
+func (e *Engine) prefill(ctx context.Context, plan handoff.Plan, c completion, onOpen func(opened) error) (*sealed, error) {
 	s, made, err := e.attempts.source(plan, func() (*source, error) {
 		if err := e.stale(plan.P); err != nil {
 			return nil, err
 		}
-		s := &source{request: c, began: time.Now()}
+		s := &source{request: c, began: time.Now(), readable: make(chan struct{})}
 		s.begin(tracing.With(e.ctx, tracing.Text(ctx)), plan)
 		return s, nil
 	})
@@ -47,13 +67,27 @@ func (e *Engine) prefill(ctx context.Context, plan handoff.Plan, c completion) (
 	if made {
 		e.runs.Go(func() { e.runSource(s) })
 	}
-	select {
-	case <-s.settled:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	readable := s.readable
+	for settled := false; !settled; {
+		select {
+		case <-readable:
+			if err := onOpen(s.opened); err != nil {
+				return nil, err
+			}
+			readable = nil
+		case <-s.settled:
+			settled = true
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 	if s.sealed == nil {
 		return nil, s.remembered(handoff.CodeEngine)
+	}
+	if readable != nil { // both came at once
+		if err := onOpen(s.opened); err != nil {
+			return nil, err
+		}
 	}
 	return s.sealed, nil
 }
@@ -110,6 +144,13 @@ func (e *Engine) awaitSeal(s *source, answered <-chan error) error {
 	}
 }
 
+// sourceOpened takes the connector's word that a prefill may be read.
+func (e *Engine) sourceOpened(m *enginev1.ConnectorOpened) error {
+	return e.known(m.GetAttempt(), nil, func(s *source) {
+		s.open(opened{capability: m.GetCapability(), address: e.connector.peer(), prompt: m.GetPromptTokens()})
+	})
+}
+
 // sourceSaid takes the connector's word on a prefill.
 func (e *Engine) sourceSaid(m *enginev1.ConnectorSource) error {
 	a, err := rpc.FromAttempt(m.GetAttempt())
@@ -126,7 +167,8 @@ func (e *Engine) sourceSaid(m *enginev1.ConnectorSource) error {
 		return nil
 	}
 	s.settle(func() {
-		s.sealed = &sealed{capability: m.GetCapability(), address: e.connector.peer(), prompt: m.GetPromptTokens(), cached: m.GetCachedTokens(), took: time.Since(s.began)}
+		s.open(opened{capability: m.GetCapability(), address: e.connector.peer(), prompt: m.GetPromptTokens()})
+		s.sealed = &sealed{prompt: m.GetPromptTokens(), cached: m.GetCachedTokens(), took: time.Since(s.began)}
 	})
 	return nil
 }

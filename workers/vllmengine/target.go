@@ -2,6 +2,7 @@ package vllmengine
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
@@ -23,6 +24,14 @@ type target struct {
 	blocks         uint32
 	prompt, cached uint32
 	opened         bool
+	recomputed     atomic.Uint32 // of the prompt's tokens: the engine lost their blocks after the commit
+}
+
+// counts says how each prompt token's state came to D.
+func (t *target) counts(completion uint32) answer.Counts {
+	lost := min(t.recomputed.Load(), t.prompt)
+	cached := t.cached - min(t.cached, lost)
+	return answer.Counts{Direct: t.prompt - cached - lost, Cached: cached, Recomputed: lost, Completion: completion}
 }
 
 // reserve sends D's request, or joins who did, and waits until vLLM has given it
@@ -111,8 +120,7 @@ func (e *Engine) passOn(t *target) func(piece) error {
 		held = nil
 		switch {
 		case p.finish != "":
-			counts := answer.Counts{Direct: t.prompt - t.cached, Cached: t.cached, Completion: t.log.Len() + p.tokens}
-			t.log.Finish(out, p.finish, counts)
+			t.log.Finish(out, p.finish, t.counts(t.log.Len()+p.tokens))
 		case p.tokens == 0:
 			held = out.Text
 		default:

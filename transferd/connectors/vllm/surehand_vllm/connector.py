@@ -38,7 +38,8 @@ class Metadata(KVConnectorMetadata):
 class SurehandConnector(KVConnectorBase_V1, SupportsHMA):
     """Reserve first: D's request comes before P's prompt is computed. All of its prompt is
     promised, so its blocks are allocated and opened as the target; it runs once transferd
-    has committed them. P's blocks are opened, announced and sealed when its request ends."""
+    has committed them. P's blocks are opened in the step that computes the end of its prompt,
+    announced layer by layer as that step writes them, and sealed when its request ends."""
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
@@ -76,15 +77,18 @@ class SurehandConnector(KVConnectorBase_V1, SupportsHMA):
         pass  # a request runs only once all of it is there
 
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
-        pass  # the memory is transferd's to read as it is
+        metadata = self._get_connector_metadata()
+        if metadata.reports.watch:  # type: ignore[attr-defined]
+            self._worker.wrote(metadata.reports.watch, layer_name)  # type: ignore[attr-defined]
 
     def wait_for_save(self) -> None:
         pass
 
     # The scheduler's side.
 
-    def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:
-        self._scheduler.bind(gpu_block_pool)
+    def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
+        super().bind_kv_cache_manager(kv_cache_manager)
+        self._scheduler.bind(kv_cache_manager)
 
     def set_xfer_handshake_metadata(self, metadata: dict[int, KVConnectorHandshakeMetadata]) -> None:
         self._scheduler.open([m for m in metadata.values() if isinstance(m, Registered)])

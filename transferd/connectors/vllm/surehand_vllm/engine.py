@@ -65,4 +65,5 @@ def form_of(vllm_config: Any, kv_cache_config: Any, worker: Registered, revision
             raise Refusal("mismatch", f"layers of group {i} differ in their blocks")
         caches.append(cache)
         layers.append(own)
-    return Form(revision, fingerprint(tokens, caches), tokens, tuple(c.name for c in caches), tuple(layers))
+    modules = tuple(name for group in groups for name in group.layer_names)
+    return Form(revision, fingerprint(tokens, caches), tokens, tuple(c.name for c in caches), tuple(layers), modules)

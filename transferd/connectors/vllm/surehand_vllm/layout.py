@@ -71,6 +71,12 @@ class Form:
     block_tokens: int
     names: tuple[str, ...]
     layers: tuple[tuple[Layer, ...], ...]
+    modules: tuple[str, ...] = ()  # vLLM's names of all layers, in their order
+
+    @property
+    def depth(self) -> int:
+        """Layers of all groups."""
+        return sum(map(len, self.layers))
 
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_tokens)
@@ -87,6 +93,15 @@ class Form:
 
     def lengths(self, blocks: tuple[list[int], ...]) -> list[int]:
         return [layer.bytes for layers, ids in zip(self.layers, blocks) for layer in layers for _ in ids]
+
+    def stretch(self, layer: int, blocks: tuple[list[int], ...]) -> range:
+        """The pieces of one layer, counted over all groups."""
+        base = 0
+        for layers, ids in zip(self.layers, blocks):
+            if layer < len(layers):
+                return range(base + layer * len(ids), base + (layer + 1) * len(ids))
+            layer, base = layer - len(layers), base + len(layers) * len(ids)
+        raise IndexError(layer)
 
     def held(self, count: int, blocks: tuple[list[int], ...]) -> list[int]:
         """The pieces of the first count blocks of every layer."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import wire
+from .announcing import Words
 from .daemon import ATTACHED, DETACHED, Daemon, Event, attach_message
 from .duties import Duties
 from .engine import form_of, revision_of, vllm_version
@@ -21,6 +22,7 @@ from .wire import ROLE_DECODE, Key, Refusal
 from .worker import Registered
 
 ATTACH_WAIT = 30.0
+NEVER = 1 << 31  # tokens; shorter prompts than serial_below are opened and announced once they are computed
 SPARE_SLOTS = 64  # flag slots beyond the requests that run at once: for those that drain
 
 
@@ -29,13 +31,13 @@ class Scheduler:
 
     def __init__(self, vllm_config: Any, kv_cache_config: Any, extra: Any, log: logging.Logger) -> None:
         self._config, self._kv_cache_config, self._extra, self._log = vllm_config, kv_cache_config, extra, log
-        self._pool: Any = None
+        self._manager: Any = None
         self._live: set[str] = set()
         self._steps = Steps()
         self._opened = False
 
-    def bind(self, block_pool: Any) -> None:
-        self._pool = block_pool
+    def bind(self, kv_cache_manager: Any) -> None:
+        self._manager = kv_cache_manager
 
     def open(self, workers: list[Registered]) -> None:
         if len(workers) != 1:
@@ -55,15 +57,20 @@ class Scheduler:
         self._front = Front(self._extra("front_socket", ""), self._state, self._load, self._steps.wake, self._drop, self._log)
         common = (self._daemon, self._duties, self._steps, self._front, self._form)
         self._targets = Targets(*common, self._log)
-        self._sources = Sources(*common, self._segment, self._log)
+        serial = int(self._extra("serial_below", NEVER))
+        self._sources = Sources(*common, self._segment, self._log, serial)
+        places = [self._form.modules.index(name) for name in worker.layers]
+        self._words = Words(os.open(f"/proc/{worker.pid}/fd/{worker.words}", os.O_RDONLY | os.O_CLOEXEC), lambda step, place: self._sources.wrote(step, places[place]))
         self._opened = True
         self._daemon.start(ATTACH_WAIT)
         self._duties.start()
+        self._words.start()
         self._front.start()
 
     def close(self) -> None:
         if self._opened:
             self._front.close()
+            self._words.close()
             self._daemon.close()
             self._duties.close()
 
@@ -87,7 +94,7 @@ class Scheduler:
                 failure = Refusal("invalid", "prompt log probabilities need the whole prompt computed here")
             self._targets.new(request.request_id, key, plan, failure)
         else:
-            self._sources.new(request.request_id, key, plan)
+            self._sources.new(request.request_id, key, plan, request)
 
     def matched(self, request: Any, computed: int) -> tuple[int, bool]:
         waiting = self._targets.is_waiting(request.request_id)
@@ -102,8 +109,15 @@ class Scheduler:
     def step(self, output: Any) -> Reports:
         for request in getattr(output, "preempted_req_ids", None) or ():
             self._targets.preempted(request)
+            self._sources.preempted(request)
+        watch = self._sources.scheduled(output.num_scheduled_tokens, self._table)
         holding = self._targets.count() + self._sources.count() > 0
-        return self._steps.take(output.total_num_scheduled_tokens == 0, holding)
+        reports = self._steps.take(output.total_num_scheduled_tokens == 0, holding)
+        reports.watch = watch
+        return reports
+
+    def _table(self, request: str) -> tuple[list[int], ...]:
+        return tuple(map(list, self._manager.get_block_ids(request)))
 
     def delivered(self, requests: Iterable[str]) -> None:
         self._targets.delivered(set(requests))
@@ -153,7 +167,7 @@ class Scheduler:
     def _load(self) -> Any:
         m = wire.ConnectorMessage().load
         parked = self._targets.parked()
-        m.blocks_free = self._pool.get_num_free_blocks() if self._pool is not None else self._kv_cache_config.num_blocks - 1
+        m.blocks_free = self._manager.block_pool.get_num_free_blocks() if self._manager is not None else self._kv_cache_config.num_blocks - 1
         m.waiting = parked
         m.running = max(len(self._live) - parked, 0)
         m.idle_steps_total = self._steps.idle_total

@@ -26,6 +26,7 @@ class Reports:
     received: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
     sent: set[str] = field(default_factory=set)
+    watch: int = 0  # number of this step for the words on its layers; 0: nobody wants them
 
     def __bool__(self) -> bool:
         return bool(self.received or self.sent)

@@ -35,7 +35,6 @@ class Target:
     request: str
     prompt: int = 0
     cached: int = 0
-    recomputed: int = 0
     blocks: tuple[list[int], ...] = ()
     slot: int = -1
     failure: Refusal | None = None
@@ -112,7 +111,10 @@ class Targets:
         with self._lock:
             t = self._by_request.get(request)
             if t is not None and t.delivered:
-                t.recomputed = t.prompt
+                m = wire.ConnectorMessage().recomputed
+                m.attempt.CopyFrom(t.key.message())
+                m.tokens = t.prompt
+                self._front.tell(recomputed=m)
 
     def delivered(self, requests: set[str]) -> None:
         with self._lock:
@@ -225,7 +227,6 @@ class Targets:
                 self._steps.send(t.request)
             freed = wire.ConnectorMessage().freed
             freed.attempt.CopyFrom(t.key.message())
-            freed.recomputed_tokens = t.recomputed
             self._front.tell(freed=freed)
             if t.finished:
                 self._forget(t)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,16 @@ from .steps import Reports
 from .wire import Refusal
 
 
+WORD = struct.Struct("<II")  # number of a step, place of a layer that it has written
+
+
 @dataclass
 class Registered(KVConnectorHandshakeMetadata):
     """Where the worker's KV cache is; the scheduler's side opens it by /proc."""
 
     pid: int
     fd: int
+    words: int  # descriptor of the pipe that says which layers are written
     bytes: int
     layers: dict[str, Layer]
     shape: tuple[int, ...]  # of one layer, and its strides in elements
@@ -32,6 +37,8 @@ class Worker:
     def __init__(self, engine: str) -> None:
         self._memory = CacheMemory("surehand-" + engine)
         self._registered: Registered | None = None
+        self._places: dict[str, int] = {}
+        self._words, self._say = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def mem_pool_context(self) -> AbstractContextManager[None]:
         return self._memory.hook()
@@ -51,10 +58,18 @@ class Worker:
                 raise Refusal("mismatch", f"{name} lies outside the shared memory")
             layers[name] = layer
         t = next(iter(kv_caches.values()))
-        self._registered = Registered(os.getpid(), m.fd, m.size, layers, tuple(t.shape), tuple(t.stride()), str(t.dtype).removeprefix("torch."))
+        self._places = {name: i for i, name in enumerate(layers)}
+        self._registered = Registered(os.getpid(), m.fd, self._words, m.size, layers, tuple(t.shape), tuple(t.stride()), str(t.dtype).removeprefix("torch."))
 
     def registered(self) -> Registered | None:
         return self._registered
+
+    def wrote(self, step: int, layer: str) -> None:
+        """A layer of a watched step is written. A word that finds the pipe full is not missed: the end announces the rest."""
+        try:
+            os.write(self._say, WORD.pack(step, self._places[layer]))
+        except BlockingIOError:
+            pass
 
     @staticmethod
     def results(reports: Reports) -> KVConnectorTransferResults:

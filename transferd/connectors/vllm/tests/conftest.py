@@ -42,7 +42,7 @@ class Rig:
         self.duties, self.steps, self.front = Duties(self.daemon.attached, LOG), Steps(), Told()
         common = (self.daemon, self.duties, self.steps, self.front, FORM)
         self.targets = Targets(*common, LOG)
-        self.sources = Sources(*common, memoryview(self.segment), LOG)
+        self.sources = Sources(*common, memoryview(self.segment), LOG, serial_below=40)
         self.events = []
         self.daemon.start(5)
         self.duties.start()

@@ -263,6 +263,110 @@ def test_the_daemons_death_frees_ps_blocks(rig):
     assert received(rig).sent == {"r"}
 
 
+class Request:
+    """What is read of vLLM's request."""
+
+    def __init__(self, prompt, computed=0):
+        self.num_prompt_tokens, self.num_computed_tokens = prompt, computed
+
+
+def early(rig, computed=0):
+    """A prompt of 40 tokens whose end the next step computes."""
+    m = wire.DaemonMessage()
+    m.source_opened.capability = b"cap"
+    rig.transferd.answers["open_source"] = m
+    rig.sources.new("r", KEY, plan(), Request(40, computed))
+    step = rig.sources.scheduled({"r": 40 - computed}, lambda r: ([3, 4, 5, 6],))
+    assert step > 0
+    m = rig.transferd.next()
+    assert list(m.open_source.blocks) == [3, 4, 5]
+    until(lambda: rig.front.of("opened"))
+    return step
+
+
+def test_a_source_is_opened_with_the_step_of_its_last_chunk(rig):
+    request = Request(40)
+    rig.sources.new("r", KEY, plan(), request)
+    for computed, tokens in ((0, 16), (16, 16)):
+        request.num_computed_tokens = computed
+        assert rig.sources.scheduled({"r": tokens, "other": 1}, None) == 0
+    assert rig.transferd.asked.empty()
+    rig.sources.finished("r", False, 40, ([3],))
+    early(rig, computed=32)
+    (told,) = rig.front.of("opened")
+    assert told.capability == b"cap" and told.prompt_tokens == 40
+
+
+def test_a_layer_is_announced_once_it_is_written_and_no_other_piece(rig):
+    step = early(rig, computed=32)
+    for n, layer in enumerate((0, 1)):
+        assert rig.transferd.asked.empty(), "nothing is announced before the worker's word"
+        at = (64 * layer + 4) * BLOCK
+        rig.segment[at : at + BLOCK] = b"y" * BLOCK
+        rig.sources.wrote(step, layer)
+        m = rig.transferd.next().announce
+        assert list(m.pieces) == [3 * layer, 3 * layer + 1, 3 * layer + 2]
+        assert m.digests[1] == google_crc32c.value(b"y" * BLOCK)
+    rig.sources.wrote(step, 1)
+    assert rig.sources.finished("r", True, 40, ([3, 4, 5],)) is True
+    assert rig.transferd.next().WhichOneof("body") == "seal"
+    until(lambda: rig.front.of("source"))
+    assert not rig.front.of("source")[0].HasField("failure")
+
+
+def test_what_the_worker_did_not_say_is_announced_before_the_seal(rig):
+    step = early(rig)
+    rig.sources.wrote(step, 1)
+    assert list(rig.transferd.next().announce.pieces) == [3, 4, 5]
+    rig.sources.wrote(step - 1, 0)
+    rig.sources.finished("r", True, 40, ([3, 4, 5],))
+    assert list(rig.transferd.next().announce.pieces) == [0, 1, 2]
+    assert rig.transferd.next().WhichOneof("body") == "seal"
+
+
+def test_an_abort_after_the_opening_keeps_the_blocks_until_the_drain(rig):
+    step = early(rig)
+    assert rig.sources.finished("r", False, 40, ([3, 4],)) is True
+    assert rig.front.of("source")[0].failure.code == "cancelled"
+    assert rig.transferd.next().close_source.code == "cancelled"
+    rig.sources.wrote(step, 0)
+    assert not reports(rig)
+    rig.transferd.tell(**event(KEY, wire.SOURCE_CLOSED, drained=True, source=True))
+    assert rig.transferd.next().freed.source is True
+    assert received(rig).sent == {"r"} and rig.sources.count() == 0
+
+
+def test_an_engine_that_preempts_what_is_read_waits_for_the_drain(rig):
+    early(rig)
+    waiting = threading.Thread(target=lambda: rig.sources.preempted("r"))
+    waiting.start()
+    assert rig.transferd.next().close_source.code == "engine"
+    assert waiting.is_alive(), "the next step may write the blocks"
+    rig.transferd.tell(**event(KEY, wire.SOURCE_CLOSED, drained=True, source=True))
+    waiting.join(5)
+    assert not waiting.is_alive() and rig.front.of("source")[0].failure.code == "engine"
+    assert not reports(rig), "vLLM has the blocks already"
+    assert rig.sources.finished("r", False, 40, ([],)) is None
+
+
+def test_a_source_that_drains_while_it_is_computed_is_not_reported(rig):
+    early(rig)
+    rig.transferd.tell(**event(KEY, wire.SOURCE_CLOSED, drained=True, source=True, cause="lease_expired"))
+    assert rig.transferd.next().freed.source is True
+    until(lambda: rig.sources.count() == 0 and rig.front.of("freed"))
+    assert not reports(rig), "an id that vLLM does not hold ends its engine"
+    assert not rig.sources.finished("r", True, 40, ([3, 4, 5],))
+
+
+def test_a_refused_opening_leaves_the_request_to_vllm(rig):
+    rig.transferd.answers["open_source"] = refusal("stale_incarnation")
+    rig.sources.new("r", KEY, plan(), Request(40))
+    rig.sources.scheduled({"r": 40}, lambda r: ([3, 4, 5],))
+    until(lambda: rig.front.of("source"))
+    assert rig.front.of("source")[0].failure.code == "stale_incarnation" and not reports(rig)
+    assert not rig.sources.finished("r", True, 40, ([3, 4, 5],))
+
+
 def test_memory_and_flags_travel_beside_the_attach(rig):
     assert len(rig.transferd.fds) == 2
 

@@ -80,3 +80,10 @@ def test_a_plan_comes_as_it_was_sent_and_a_broken_one_is_refused():
         with pytest.raises(wire.Refusal) as e:
             wire.request_plan({"surehand": broken})
         assert e.value.code == "invalid"
+
+
+def test_the_stretches_of_all_layers_are_all_pieces():
+    form = layout.Form("r", b"", 16, ("a", "b"), ((layout.Layer(0, 1, 1),) * 2, (layout.Layer(9, 1, 1),) * 3))
+    blocks = ([1, 2, 3], [4, 5, 6])
+    pieces = [p for layer in range(form.depth) for p in form.stretch(layer, blocks)]
+    assert pieces == list(range(len(form.offsets(blocks))))

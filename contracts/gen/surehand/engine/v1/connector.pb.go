@@ -39,6 +39,8 @@ type ConnectorMessage struct {
 	//	*ConnectorMessage_Committed
 	//	*ConnectorMessage_Over
 	//	*ConnectorMessage_Freed
+	//	*ConnectorMessage_Opened
+	//	*ConnectorMessage_Recomputed
 	Body          isConnectorMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -153,6 +155,24 @@ func (x *ConnectorMessage) GetFreed() *ConnectorFreed {
 	return nil
 }
 
+func (x *ConnectorMessage) GetOpened() *ConnectorOpened {
+	if x != nil {
+		if x, ok := x.Body.(*ConnectorMessage_Opened); ok {
+			return x.Opened
+		}
+	}
+	return nil
+}
+
+func (x *ConnectorMessage) GetRecomputed() *ConnectorRecomputed {
+	if x != nil {
+		if x, ok := x.Body.(*ConnectorMessage_Recomputed); ok {
+			return x.Recomputed
+		}
+	}
+	return nil
+}
+
 type isConnectorMessage_Body interface {
 	isConnectorMessage_Body()
 }
@@ -189,6 +209,14 @@ type ConnectorMessage_Freed struct {
 	Freed *ConnectorFreed `protobuf:"bytes,8,opt,name=freed,proto3,oneof"`
 }
 
+type ConnectorMessage_Opened struct {
+	Opened *ConnectorOpened `protobuf:"bytes,9,opt,name=opened,proto3,oneof"`
+}
+
+type ConnectorMessage_Recomputed struct {
+	Recomputed *ConnectorRecomputed `protobuf:"bytes,10,opt,name=recomputed,proto3,oneof"`
+}
+
 func (*ConnectorMessage_Hello) isConnectorMessage_Body() {}
 
 func (*ConnectorMessage_Beside) isConnectorMessage_Body() {}
@@ -204,6 +232,10 @@ func (*ConnectorMessage_Committed) isConnectorMessage_Body() {}
 func (*ConnectorMessage_Over) isConnectorMessage_Body() {}
 
 func (*ConnectorMessage_Freed) isConnectorMessage_Body() {}
+
+func (*ConnectorMessage_Opened) isConnectorMessage_Body() {}
+
+func (*ConnectorMessage_Recomputed) isConnectorMessage_Body() {}
 
 type FrontMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -682,6 +714,68 @@ func (x *ConnectorTarget) GetFailure() *v1.Failure {
 	return nil
 }
 
+// ConnectorOpened: P's source may be read while the end of its prompt is still
+// computed; what is announced of it comes. ConnectorSource follows.
+type ConnectorOpened struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       *v1.Attempt            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Capability    []byte                 `protobuf:"bytes,2,opt,name=capability,proto3" json:"capability,omitempty"`
+	PromptTokens  uint32                 `protobuf:"varint,3,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectorOpened) Reset() {
+	*x = ConnectorOpened{}
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectorOpened) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectorOpened) ProtoMessage() {}
+
+func (x *ConnectorOpened) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectorOpened.ProtoReflect.Descriptor instead.
+func (*ConnectorOpened) Descriptor() ([]byte, []int) {
+	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ConnectorOpened) GetAttempt() *v1.Attempt {
+	if x != nil {
+		return x.Attempt
+	}
+	return nil
+}
+
+func (x *ConnectorOpened) GetCapability() []byte {
+	if x != nil {
+		return x.Capability
+	}
+	return nil
+}
+
+func (x *ConnectorOpened) GetPromptTokens() uint32 {
+	if x != nil {
+		return x.PromptTokens
+	}
+	return 0
+}
+
 // ConnectorSource: P's prompt is computed, announced and sealed, or it failed.
 type ConnectorSource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -696,7 +790,7 @@ type ConnectorSource struct {
 
 func (x *ConnectorSource) Reset() {
 	*x = ConnectorSource{}
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[7]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +802,7 @@ func (x *ConnectorSource) String() string {
 func (*ConnectorSource) ProtoMessage() {}
 
 func (x *ConnectorSource) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[7]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +815,7 @@ func (x *ConnectorSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectorSource.ProtoReflect.Descriptor instead.
 func (*ConnectorSource) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{7}
+	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ConnectorSource) GetAttempt() *v1.Attempt {
@@ -769,7 +863,7 @@ type ConnectorCommitted struct {
 
 func (x *ConnectorCommitted) Reset() {
 	*x = ConnectorCommitted{}
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[8]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +875,7 @@ func (x *ConnectorCommitted) String() string {
 func (*ConnectorCommitted) ProtoMessage() {}
 
 func (x *ConnectorCommitted) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[8]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +888,7 @@ func (x *ConnectorCommitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectorCommitted.ProtoReflect.Descriptor instead.
 func (*ConnectorCommitted) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{8}
+	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ConnectorCommitted) GetAttempt() *v1.Attempt {
@@ -816,7 +910,7 @@ type ConnectorOver struct {
 
 func (x *ConnectorOver) Reset() {
 	*x = ConnectorOver{}
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[9]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +922,7 @@ func (x *ConnectorOver) String() string {
 func (*ConnectorOver) ProtoMessage() {}
 
 func (x *ConnectorOver) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[9]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +935,7 @@ func (x *ConnectorOver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectorOver.ProtoReflect.Descriptor instead.
 func (*ConnectorOver) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{9}
+	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ConnectorOver) GetAttempt() *v1.Attempt {
@@ -867,17 +961,16 @@ func (x *ConnectorOver) GetCause() string {
 
 // ConnectorFreed: the engine has its blocks back.
 type ConnectorFreed struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Attempt          *v1.Attempt            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Source           bool                   `protobuf:"varint,2,opt,name=source,proto3" json:"source,omitempty"`
-	RecomputedTokens uint32                 `protobuf:"varint,3,opt,name=recomputed_tokens,json=recomputedTokens,proto3" json:"recomputed_tokens,omitempty"` // of the prompt, by D after a preemption
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       *v1.Attempt            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Source        bool                   `protobuf:"varint,2,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConnectorFreed) Reset() {
 	*x = ConnectorFreed{}
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[10]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +982,7 @@ func (x *ConnectorFreed) String() string {
 func (*ConnectorFreed) ProtoMessage() {}
 
 func (x *ConnectorFreed) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[10]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +995,7 @@ func (x *ConnectorFreed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectorFreed.ProtoReflect.Descriptor instead.
 func (*ConnectorFreed) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{10}
+	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ConnectorFreed) GetAttempt() *v1.Attempt {
@@ -919,9 +1012,56 @@ func (x *ConnectorFreed) GetSource() bool {
 	return false
 }
 
-func (x *ConnectorFreed) GetRecomputedTokens() uint32 {
+// ConnectorRecomputed: D lost the blocks of a committed target to another request,
+// and computes its prompt itself.
+type ConnectorRecomputed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       *v1.Attempt            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Tokens        uint32                 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"` // of the prompt
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectorRecomputed) Reset() {
+	*x = ConnectorRecomputed{}
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectorRecomputed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectorRecomputed) ProtoMessage() {}
+
+func (x *ConnectorRecomputed) ProtoReflect() protoreflect.Message {
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[12]
 	if x != nil {
-		return x.RecomputedTokens
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectorRecomputed.ProtoReflect.Descriptor instead.
+func (*ConnectorRecomputed) Descriptor() ([]byte, []int) {
+	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ConnectorRecomputed) GetAttempt() *v1.Attempt {
+	if x != nil {
+		return x.Attempt
+	}
+	return nil
+}
+
+func (x *ConnectorRecomputed) GetTokens() uint32 {
+	if x != nil {
+		return x.Tokens
 	}
 	return 0
 }
@@ -934,7 +1074,7 @@ type FrontWake struct {
 
 func (x *FrontWake) Reset() {
 	*x = FrontWake{}
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[11]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -946,7 +1086,7 @@ func (x *FrontWake) String() string {
 func (*FrontWake) ProtoMessage() {}
 
 func (x *FrontWake) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[11]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -959,7 +1099,7 @@ func (x *FrontWake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FrontWake.ProtoReflect.Descriptor instead.
 func (*FrontWake) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{11}
+	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{13}
 }
 
 type FrontDrop struct {
@@ -971,7 +1111,7 @@ type FrontDrop struct {
 
 func (x *FrontDrop) Reset() {
 	*x = FrontDrop{}
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[12]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1123,7 @@ func (x *FrontDrop) String() string {
 func (*FrontDrop) ProtoMessage() {}
 
 func (x *FrontDrop) ProtoReflect() protoreflect.Message {
-	mi := &file_surehand_engine_v1_connector_proto_msgTypes[12]
+	mi := &file_surehand_engine_v1_connector_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1136,7 @@ func (x *FrontDrop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FrontDrop.ProtoReflect.Descriptor instead.
 func (*FrontDrop) Descriptor() ([]byte, []int) {
-	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{12}
+	return file_surehand_engine_v1_connector_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FrontDrop) GetAttempt() *v1.Attempt {
@@ -1010,7 +1150,7 @@ var File_surehand_engine_v1_connector_proto protoreflect.FileDescriptor
 
 const file_surehand_engine_v1_connector_proto_rawDesc = "" +
 	"\n" +
-	"\"surehand/engine/v1/connector.proto\x12\x12surehand.engine.v1\x1a\x1fsurehand/engine/v1/engine.proto\x1a surehand/transfer/v1/types.proto\"\x89\x04\n" +
+	"\"surehand/engine/v1/connector.proto\x12\x12surehand.engine.v1\x1a\x1fsurehand/engine/v1/engine.proto\x1a surehand/transfer/v1/types.proto\"\x93\x05\n" +
 	"\x10ConnectorMessage\x12:\n" +
 	"\x05hello\x18\x01 \x01(\v2\".surehand.engine.v1.ConnectorHelloH\x00R\x05hello\x12=\n" +
 	"\x06beside\x18\x02 \x01(\v2#.surehand.engine.v1.ConnectorBesideH\x00R\x06beside\x127\n" +
@@ -1019,7 +1159,12 @@ const file_surehand_engine_v1_connector_proto_rawDesc = "" +
 	"\x06source\x18\x05 \x01(\v2#.surehand.engine.v1.ConnectorSourceH\x00R\x06source\x12F\n" +
 	"\tcommitted\x18\x06 \x01(\v2&.surehand.engine.v1.ConnectorCommittedH\x00R\tcommitted\x127\n" +
 	"\x04over\x18\a \x01(\v2!.surehand.engine.v1.ConnectorOverH\x00R\x04over\x12:\n" +
-	"\x05freed\x18\b \x01(\v2\".surehand.engine.v1.ConnectorFreedH\x00R\x05freedB\x06\n" +
+	"\x05freed\x18\b \x01(\v2\".surehand.engine.v1.ConnectorFreedH\x00R\x05freed\x12=\n" +
+	"\x06opened\x18\t \x01(\v2#.surehand.engine.v1.ConnectorOpenedH\x00R\x06opened\x12I\n" +
+	"\n" +
+	"recomputed\x18\n" +
+	" \x01(\v2'.surehand.engine.v1.ConnectorRecomputedH\x00R\n" +
+	"recomputedB\x06\n" +
 	"\x04body\"\x80\x01\n" +
 	"\fFrontMessage\x123\n" +
 	"\x04wake\x18\x01 \x01(\v2\x1d.surehand.engine.v1.FrontWakeH\x00R\x04wake\x123\n" +
@@ -1057,7 +1202,13 @@ const file_surehand_engine_v1_connector_proto_rawDesc = "" +
 	"\rprompt_tokens\x18\x03 \x01(\rR\fpromptTokens\x12#\n" +
 	"\rcached_tokens\x18\x04 \x01(\rR\fcachedTokens\x12\x16\n" +
 	"\x06blocks\x18\x05 \x01(\rR\x06blocks\x127\n" +
-	"\afailure\x18\x06 \x01(\v2\x1d.surehand.transfer.v1.FailureR\afailure\"\xed\x01\n" +
+	"\afailure\x18\x06 \x01(\v2\x1d.surehand.transfer.v1.FailureR\afailure\"\x8f\x01\n" +
+	"\x0fConnectorOpened\x127\n" +
+	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattempt\x12\x1e\n" +
+	"\n" +
+	"capability\x18\x02 \x01(\fR\n" +
+	"capability\x12#\n" +
+	"\rprompt_tokens\x18\x03 \x01(\rR\fpromptTokens\"\xed\x01\n" +
 	"\x0fConnectorSource\x127\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattempt\x12\x1e\n" +
 	"\n" +
@@ -1071,11 +1222,13 @@ const file_surehand_engine_v1_connector_proto_rawDesc = "" +
 	"\rConnectorOver\x127\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattempt\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\bR\x06source\x12\x14\n" +
-	"\x05cause\x18\x03 \x01(\tR\x05cause\"\x8e\x01\n" +
+	"\x05cause\x18\x03 \x01(\tR\x05cause\"g\n" +
 	"\x0eConnectorFreed\x127\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattempt\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\bR\x06source\x12+\n" +
-	"\x11recomputed_tokens\x18\x03 \x01(\rR\x10recomputedTokens\"\v\n" +
+	"\x06source\x18\x02 \x01(\bR\x06sourceJ\x04\b\x03\x10\x04\"f\n" +
+	"\x13ConnectorRecomputed\x127\n" +
+	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattempt\x12\x16\n" +
+	"\x06tokens\x18\x02 \x01(\rR\x06tokens\"\v\n" +
 	"\tFrontWake\"D\n" +
 	"\tFrontDrop\x127\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattemptB\xda\x01\n" +
@@ -1093,54 +1246,60 @@ func file_surehand_engine_v1_connector_proto_rawDescGZIP() []byte {
 	return file_surehand_engine_v1_connector_proto_rawDescData
 }
 
-var file_surehand_engine_v1_connector_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_surehand_engine_v1_connector_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_surehand_engine_v1_connector_proto_goTypes = []any{
-	(*ConnectorMessage)(nil),   // 0: surehand.engine.v1.ConnectorMessage
-	(*FrontMessage)(nil),       // 1: surehand.engine.v1.FrontMessage
-	(*RequestPlan)(nil),        // 2: surehand.engine.v1.RequestPlan
-	(*ConnectorHello)(nil),     // 3: surehand.engine.v1.ConnectorHello
-	(*ConnectorBeside)(nil),    // 4: surehand.engine.v1.ConnectorBeside
-	(*ConnectorLoad)(nil),      // 5: surehand.engine.v1.ConnectorLoad
-	(*ConnectorTarget)(nil),    // 6: surehand.engine.v1.ConnectorTarget
-	(*ConnectorSource)(nil),    // 7: surehand.engine.v1.ConnectorSource
-	(*ConnectorCommitted)(nil), // 8: surehand.engine.v1.ConnectorCommitted
-	(*ConnectorOver)(nil),      // 9: surehand.engine.v1.ConnectorOver
-	(*ConnectorFreed)(nil),     // 10: surehand.engine.v1.ConnectorFreed
-	(*FrontWake)(nil),          // 11: surehand.engine.v1.FrontWake
-	(*FrontDrop)(nil),          // 12: surehand.engine.v1.FrontDrop
-	(*v1.Plan)(nil),            // 13: surehand.transfer.v1.Plan
-	(Role)(0),                  // 14: surehand.engine.v1.Role
-	(*v1.Attempt)(nil),         // 15: surehand.transfer.v1.Attempt
-	(*v1.Token)(nil),           // 16: surehand.transfer.v1.Token
-	(*v1.Failure)(nil),         // 17: surehand.transfer.v1.Failure
+	(*ConnectorMessage)(nil),    // 0: surehand.engine.v1.ConnectorMessage
+	(*FrontMessage)(nil),        // 1: surehand.engine.v1.FrontMessage
+	(*RequestPlan)(nil),         // 2: surehand.engine.v1.RequestPlan
+	(*ConnectorHello)(nil),      // 3: surehand.engine.v1.ConnectorHello
+	(*ConnectorBeside)(nil),     // 4: surehand.engine.v1.ConnectorBeside
+	(*ConnectorLoad)(nil),       // 5: surehand.engine.v1.ConnectorLoad
+	(*ConnectorTarget)(nil),     // 6: surehand.engine.v1.ConnectorTarget
+	(*ConnectorOpened)(nil),     // 7: surehand.engine.v1.ConnectorOpened
+	(*ConnectorSource)(nil),     // 8: surehand.engine.v1.ConnectorSource
+	(*ConnectorCommitted)(nil),  // 9: surehand.engine.v1.ConnectorCommitted
+	(*ConnectorOver)(nil),       // 10: surehand.engine.v1.ConnectorOver
+	(*ConnectorFreed)(nil),      // 11: surehand.engine.v1.ConnectorFreed
+	(*ConnectorRecomputed)(nil), // 12: surehand.engine.v1.ConnectorRecomputed
+	(*FrontWake)(nil),           // 13: surehand.engine.v1.FrontWake
+	(*FrontDrop)(nil),           // 14: surehand.engine.v1.FrontDrop
+	(*v1.Plan)(nil),             // 15: surehand.transfer.v1.Plan
+	(Role)(0),                   // 16: surehand.engine.v1.Role
+	(*v1.Attempt)(nil),          // 17: surehand.transfer.v1.Attempt
+	(*v1.Token)(nil),            // 18: surehand.transfer.v1.Token
+	(*v1.Failure)(nil),          // 19: surehand.transfer.v1.Failure
 }
 var file_surehand_engine_v1_connector_proto_depIdxs = []int32{
 	3,  // 0: surehand.engine.v1.ConnectorMessage.hello:type_name -> surehand.engine.v1.ConnectorHello
 	4,  // 1: surehand.engine.v1.ConnectorMessage.beside:type_name -> surehand.engine.v1.ConnectorBeside
 	5,  // 2: surehand.engine.v1.ConnectorMessage.load:type_name -> surehand.engine.v1.ConnectorLoad
 	6,  // 3: surehand.engine.v1.ConnectorMessage.target:type_name -> surehand.engine.v1.ConnectorTarget
-	7,  // 4: surehand.engine.v1.ConnectorMessage.source:type_name -> surehand.engine.v1.ConnectorSource
-	8,  // 5: surehand.engine.v1.ConnectorMessage.committed:type_name -> surehand.engine.v1.ConnectorCommitted
-	9,  // 6: surehand.engine.v1.ConnectorMessage.over:type_name -> surehand.engine.v1.ConnectorOver
-	10, // 7: surehand.engine.v1.ConnectorMessage.freed:type_name -> surehand.engine.v1.ConnectorFreed
-	11, // 8: surehand.engine.v1.FrontMessage.wake:type_name -> surehand.engine.v1.FrontWake
-	12, // 9: surehand.engine.v1.FrontMessage.drop:type_name -> surehand.engine.v1.FrontDrop
-	13, // 10: surehand.engine.v1.RequestPlan.plan:type_name -> surehand.transfer.v1.Plan
-	14, // 11: surehand.engine.v1.RequestPlan.role:type_name -> surehand.engine.v1.Role
-	15, // 12: surehand.engine.v1.ConnectorTarget.attempt:type_name -> surehand.transfer.v1.Attempt
-	16, // 13: surehand.engine.v1.ConnectorTarget.token:type_name -> surehand.transfer.v1.Token
-	17, // 14: surehand.engine.v1.ConnectorTarget.failure:type_name -> surehand.transfer.v1.Failure
-	15, // 15: surehand.engine.v1.ConnectorSource.attempt:type_name -> surehand.transfer.v1.Attempt
-	17, // 16: surehand.engine.v1.ConnectorSource.failure:type_name -> surehand.transfer.v1.Failure
-	15, // 17: surehand.engine.v1.ConnectorCommitted.attempt:type_name -> surehand.transfer.v1.Attempt
-	15, // 18: surehand.engine.v1.ConnectorOver.attempt:type_name -> surehand.transfer.v1.Attempt
-	15, // 19: surehand.engine.v1.ConnectorFreed.attempt:type_name -> surehand.transfer.v1.Attempt
-	15, // 20: surehand.engine.v1.FrontDrop.attempt:type_name -> surehand.transfer.v1.Attempt
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	8,  // 4: surehand.engine.v1.ConnectorMessage.source:type_name -> surehand.engine.v1.ConnectorSource
+	9,  // 5: surehand.engine.v1.ConnectorMessage.committed:type_name -> surehand.engine.v1.ConnectorCommitted
+	10, // 6: surehand.engine.v1.ConnectorMessage.over:type_name -> surehand.engine.v1.ConnectorOver
+	11, // 7: surehand.engine.v1.ConnectorMessage.freed:type_name -> surehand.engine.v1.ConnectorFreed
+	7,  // 8: surehand.engine.v1.ConnectorMessage.opened:type_name -> surehand.engine.v1.ConnectorOpened
+	12, // 9: surehand.engine.v1.ConnectorMessage.recomputed:type_name -> surehand.engine.v1.ConnectorRecomputed
+	13, // 10: surehand.engine.v1.FrontMessage.wake:type_name -> surehand.engine.v1.FrontWake
+	14, // 11: surehand.engine.v1.FrontMessage.drop:type_name -> surehand.engine.v1.FrontDrop
+	15, // 12: surehand.engine.v1.RequestPlan.plan:type_name -> surehand.transfer.v1.Plan
+	16, // 13: surehand.engine.v1.RequestPlan.role:type_name -> surehand.engine.v1.Role
+	17, // 14: surehand.engine.v1.ConnectorTarget.attempt:type_name -> surehand.transfer.v1.Attempt
+	18, // 15: surehand.engine.v1.ConnectorTarget.token:type_name -> surehand.transfer.v1.Token
+	19, // 16: surehand.engine.v1.ConnectorTarget.failure:type_name -> surehand.transfer.v1.Failure
+	17, // 17: surehand.engine.v1.ConnectorOpened.attempt:type_name -> surehand.transfer.v1.Attempt
+	17, // 18: surehand.engine.v1.ConnectorSource.attempt:type_name -> surehand.transfer.v1.Attempt
+	19, // 19: surehand.engine.v1.ConnectorSource.failure:type_name -> surehand.transfer.v1.Failure
+	17, // 20: surehand.engine.v1.ConnectorCommitted.attempt:type_name -> surehand.transfer.v1.Attempt
+	17, // 21: surehand.engine.v1.ConnectorOver.attempt:type_name -> surehand.transfer.v1.Attempt
+	17, // 22: surehand.engine.v1.ConnectorFreed.attempt:type_name -> surehand.transfer.v1.Attempt
+	17, // 23: surehand.engine.v1.ConnectorRecomputed.attempt:type_name -> surehand.transfer.v1.Attempt
+	17, // 24: surehand.engine.v1.FrontDrop.attempt:type_name -> surehand.transfer.v1.Attempt
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_surehand_engine_v1_connector_proto_init() }
@@ -1158,6 +1317,8 @@ func file_surehand_engine_v1_connector_proto_init() {
 		(*ConnectorMessage_Committed)(nil),
 		(*ConnectorMessage_Over)(nil),
 		(*ConnectorMessage_Freed)(nil),
+		(*ConnectorMessage_Opened)(nil),
+		(*ConnectorMessage_Recomputed)(nil),
 	}
 	file_surehand_engine_v1_connector_proto_msgTypes[1].OneofWrappers = []any{
 		(*FrontMessage_Wake)(nil),
@@ -1169,7 +1330,7 @@ func file_surehand_engine_v1_connector_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_surehand_engine_v1_connector_proto_rawDesc), len(file_surehand_engine_v1_connector_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
