@@ -32,6 +32,8 @@ type Capabilities struct {
 	Checksum bool
 	// Revoke: a fetch that is under way can be stopped, and its end proved.
 	Revoke bool
+	// Seen says what ran of it on real engines, vLLM 0.32.0 for CPUs; for people.
+	Seen string
 }
 
 // Own is the lease that the orchestrator counts for itself: shorter than the
@@ -45,15 +47,18 @@ var Table = []Capabilities{
 	{
 		Style: NIXLPull, Title: "vLLM, NIXL pull", Lease: 30 * time.Second, LeaseSetting: "kv_connector_extra_config.kv_lease_duration",
 		Heartbeat: true, Counters: true, Rejection: true, AbortBefore: dropped + ", nothing is pinned", AbortAfter: dropped,
+		Seen: "yes, NIXL 1.5.1: `task e2e:vllm`",
 	},
 	{
 		// Heartbeats do not renew in push mode (museum T-20).
 		Style: NIXLPush, Title: "vLLM, NIXL push", Lease: 30 * time.Second, LeaseSetting: "kv_connector_extra_config.kv_lease_duration",
 		Heartbeat: false, Counters: true, Rejection: true, AbortBefore: dropped + ", nothing is pinned", AbortAfter: dropped + "; a write under way may still land in D",
+		Seen: "not shown",
 	},
 	{
 		Style: Mooncake, Title: "vLLM, Mooncake", Lease: 480 * time.Second, LeaseSetting: "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT",
 		Heartbeat: false, Counters: false, Rejection: false, AbortBefore: dropped + ", nothing is pinned", AbortAfter: dropped,
+		Seen: "no: at its start the connector's worker asks `torch.accelerator.current_device_index()`, which ends an engine on CPUs with `RuntimeError: No CUDA GPUs are available` (Mooncake 0.3.13)",
 	},
 }
 
@@ -77,7 +82,7 @@ type Gap struct {
 
 // Gaps hold for every kind of the table.
 var Gaps = []Gap{
-	{"5a, 5b", "no daemon outlives the orchestrator: when its process dies, nobody can say whether D was asked", "its client comes again with its key: the reader that history then names delivered nothing, and another epoch answers (5c, clauses 7 and 8); nobody comes until the deadline", handoff.CodeOutcomeUnknown},
+	{"5a, 5b", "no daemon outlives the orchestrator: when its process dies, nobody can say whether D was asked", "the table lives in the orchestrator; another process of it proves nothing", handoff.CodeOutcomeUnknown},
 	{"9, S8", "no flag page: a restarted orchestrator cannot adopt a running decode", "D aborts when the orchestrator's connection closes; its blocks are free at once", handoff.CodeOutcomeUnknown},
 	{"10, 21, S4", "nobody proves that a fetch has drained", "P and D free by their own rules; we never say that memory is free", handoff.CodeNone},
 	{"11, S6", "the transfer and the decode are one request: nothing can be verified in between", "the first token is held back until P's lease and its count of lapses are checked", handoff.CodeNotValidated},

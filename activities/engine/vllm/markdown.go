@@ -49,6 +49,7 @@ var rows = []struct {
 	{"D holds room before the prefill", func(c Capabilities) string { return yes(c.ReserveFirst) }},
 	{"bytes are checked on D", func(c Capabilities) string { return yes(c.Checksum) }},
 	{"a fetch under way can be revoked", func(c Capabilities) string { return yes(c.Revoke) }},
+	{"seen on real engines, vLLM 0.32.0 for CPUs", func(c Capabilities) string { return c.Seen }},
 }
 
 func yes(b bool) string {

@@ -963,7 +963,7 @@ func (x *ConnectorOver) GetCause() string {
 type ConnectorFreed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       *v1.Attempt            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Source        bool                   `protobuf:"varint,2,opt,name=source,proto3" json:"source,omitempty"`
+	Source        bool                   `protobuf:"varint,2,opt,name=source,proto3" json:"source,omitempty"` // 3 was a count, which ConnectorRecomputed tells
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1222,10 +1222,10 @@ const file_surehand_engine_v1_connector_proto_rawDesc = "" +
 	"\rConnectorOver\x127\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattempt\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\bR\x06source\x12\x14\n" +
-	"\x05cause\x18\x03 \x01(\tR\x05cause\"g\n" +
+	"\x05cause\x18\x03 \x01(\tR\x05cause\"a\n" +
 	"\x0eConnectorFreed\x127\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattempt\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\bR\x06sourceJ\x04\b\x03\x10\x04\"f\n" +
+	"\x06source\x18\x02 \x01(\bR\x06source\"f\n" +
 	"\x13ConnectorRecomputed\x127\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1d.surehand.transfer.v1.AttemptR\aattempt\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\rR\x06tokens\"\v\n" +
