@@ -224,3 +224,15 @@ func TestATransferdThatDiesBeforeTheCommitIsPlannedAnew(t *testing.T) {
 		})
 	}
 }
+
+func TestAGatewayThatDiesInTheDecodeLeavesNothing(t *testing.T) {
+	g := rig.Process("g1")
+	a := strike(t, promptOf(t, 200), func() { must(t, g.Kill()) })
+	t.Logf("the client got %d pieces, then %v %+v", a.Pieces, a.Broken, a.Failure)
+	if a.Broken == nil {
+		t.Error("its connection did not break")
+	}
+	must(t, g.Start(t.Context()))
+	atRest(t)
+	sameAsPlain(t, traffic.Ask{Prompt: promptOf(t, 200), MaxTokens: 8})
+}

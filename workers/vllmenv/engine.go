@@ -59,13 +59,6 @@ func (o Options) NIXL(role string, lease int) (Options, error) {
 	return o, nil
 }
 
-// Push has a side of NIXL's pair write: P sends what D would else read.
-func (o Options) Push() Options {
-	o.Transfer = maps.Clone(o.Transfer)
-	o.Transfer["kv_connector"] = "NixlPushConnector"
-	return o
-}
-
 // Connector makes o a side of a pair whose bytes the transferd at the socket
 // daemon moves; its front listens at the socket front. Prefill is P's role. more
 // is for the connector besides.
@@ -78,15 +71,6 @@ func (o Options) Connector(prefill bool, daemon, front string, more map[string]a
 	maps.Copy(extra, more)
 	o.Transfer = map[string]any{"kv_connector": "SurehandConnector", "kv_connector_module_path": "surehand_vllm.connector", "kv_role": role,
 		"engine_id": o.Name, "kv_load_failure_policy": "fail", "kv_connector_extra_config": extra}
-	return o
-}
-
-// Multi puts what o transfers by inside of vLLM's connector of connectors.
-func (o Options) Multi() Options {
-	child := maps.Clone(o.Transfer)
-	delete(child, "engine_id") // it is its parent's
-	o.Transfer = map[string]any{"kv_connector": "MultiConnector", "kv_role": child["kv_role"], "engine_id": o.Transfer["engine_id"],
-		"kv_load_failure_policy": "fail", "kv_connector_extra_config": map[string]any{"connectors": []any{child}}}
 	return o
 }
 
