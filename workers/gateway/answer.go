@@ -55,10 +55,7 @@ func (a *answer) streamed(ctx context.Context) (last orchestrator.Event, left bo
 		asRefusal(e.Err).write(a.w, a.f.Handoff())
 		return e, false
 	}
-	h := a.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no") // proxies that would gather events
+	streaming(a.w.Header())
 	c := newChunk(a.ask.kind, a.f.Handoff(), a.ask.model, a.created, a.ask.usage)
 	c.ids = a.ask.journal
 	if a.ask.kind == kindChat {
@@ -77,6 +74,12 @@ func (a *answer) streamed(ctx context.Context) (last orchestrator.Event, left bo
 			return e, true
 		}
 	}
+}
+
+func streaming(h http.Header) {
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no") // proxies that would gather events
 }
 
 // render appends what one event says.

@@ -32,6 +32,9 @@ func (a *ask) readComeback(h http.Header) (err error) {
 	}
 	a.journal = a.journal || a.resume != ""
 	if last := h.Get(headerLast); last != "" {
+		if a.kind == kindResponse {
+			return refuse(headerLast, "a response goes on by GET /v1/responses/ID?stream=true&starting_after=N")
+		}
 		if a.key == "" {
 			return refuse(headerLast, "a request comes back by its %s", headerKey)
 		}
@@ -77,17 +80,22 @@ func (g *Gateway) attach(w http.ResponseWriter, r *http.Request) {
 	g.account(surfaceAttach, clock, r, f.Handoff(), last, left)
 }
 
-// attached finds the handoff of a caller's own tenant.
+// attached finds the handoff of a caller's own tenant, to go on where the caller
+// says that it stopped.
 func (g *Gateway) attached(r *http.Request, id string) (f orchestrator.Attached, err error) {
-	tenant, err := named(r.Context(), r.Header.Get(headerTenant), id)
-	if err != nil {
-		return f, err
-	}
 	var from orchestrator.From
 	if last := r.Header.Get(headerLast); last != "" {
 		if from, err = parsePlace(last); err != nil {
 			return f, err
 		}
+	}
+	return g.attachedFrom(r, id, from)
+}
+
+func (g *Gateway) attachedFrom(r *http.Request, id string, from orchestrator.From) (f orchestrator.Attached, err error) {
+	tenant, err := named(r.Context(), r.Header.Get(headerTenant), id)
+	if err != nil {
+		return f, err
 	}
 	if f, err = g.Front.Attach(r.Context(), tenant, id, from); err == nil && f.Created == 0 {
 		f.Created = time.Now().Unix()

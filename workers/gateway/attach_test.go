@@ -3,6 +3,8 @@ package gateway
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 
 	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
 	"github.com/surehand/surehand/workers/orchestrator"
 )
 
@@ -160,10 +163,106 @@ func TestAResponseThatIsWaitedForIsWhole(t *testing.T) {
 	if res := r.post(t, "/v1/responses", `{"model":"tiny","input":"Hi"}`); res.StatusCode != 429 {
 		t.Error(res.StatusCode)
 	}
-	for _, bad := range []string{`{"model":"tiny"}`, `{"model":"tiny","input":""}`, `{"model":"tiny","input":"x","stream":true}`, `{"model":"tiny","input":"x","tools":[{}]}`,
+	for _, bad := range []string{`{"model":"tiny"}`, `{"model":"tiny","input":""}`, `{"model":"tiny","input":"x","stream":"yes"}`, `{"model":"tiny","input":"x","tools":[{}]}`,
 		`{"model":"tiny","input":[{"role":"robot","content":"x"}]}`, `{"model":"tiny","input":[{"type":"function_call"}]}`, `{"model":"tiny","prompt":"x"}`, `{"model":"tiny","input":"x","previous_response_id":"resp_1"}`} {
 		if res := r.post(t, "/v1/responses", bad); res.StatusCode != 400 {
 			t.Errorf("%s: %d", bad, res.StatusCode)
 		}
+	}
+}
+
+// eventsOf reads a response's events and holds them against OpenAI's framing.
+func eventsOf(t *testing.T, res *http.Response, status int) (kinds []string, seqs []int64, text string, last response) {
+	t.Helper()
+	body := all(t, res)
+	if res.StatusCode != status || res.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%d %s: %s", res.StatusCode, res.Header.Get("Content-Type"), body)
+	}
+	for _, block := range strings.Split(strings.TrimSuffix(body, "\n\n"), "\n\n") {
+		name, data, _ := strings.Cut(block, "\n")
+		var e struct {
+			Type     string
+			Sequence int64 `json:"sequence_number"`
+			Delta    string
+			Text     *string
+			Response *response
+		}
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), &e); err != nil || "event: "+e.Type != name {
+			t.Fatalf("%q: %v", block, err)
+		}
+		if n := len(seqs); n > 0 && e.Sequence <= seqs[n-1] {
+			t.Errorf("event %d follows %d", e.Sequence, seqs[n-1])
+		}
+		kinds, seqs, text = append(kinds, e.Type), append(seqs, e.Sequence), text+e.Delta
+		if e.Text != nil && text != "" && !strings.HasSuffix(*e.Text, text) {
+			t.Errorf("done with %q, streamed %q", *e.Text, text)
+		}
+		if e.Response != nil {
+			last = *e.Response
+		}
+	}
+	return kinds, seqs, text, last
+}
+
+const deltaEvent = "response.output_text.delta"
+
+var wholeResponse = []string{"response.created", "response.in_progress", "response.output_item.added", "response.content_part.added", deltaEvent, deltaEvent, deltaEvent,
+	"response.output_text.done", "response.content_part.done", "response.output_item.done", "response.completed"}
+
+func TestAResponseIsStreamedInOpenAIsEvents(t *testing.T) {
+	r := serve(t, newFront())
+	for _, body := range []string{`{"model":"tiny","input":"Hi","stream":true}`, `{"model":"tiny","input":"Hi","stream":true,"background":true}`} {
+		kinds, _, text, last := eventsOf(t, r.post(t, "/v1/responses", body), 200)
+		if !slices.Equal(kinds, wholeResponse) || text != "Hello, world" {
+			t.Errorf("%s: %v %q", body, kinds, text)
+		}
+		if last.Status != responseCompleted || last.Output[0].Content[0].Text != text || last.Usage.Total != 22 {
+			t.Errorf("%s: it ends with %+v", body, &last)
+		}
+	}
+}
+
+// Whoever says which event it saw last gets just those behind it, wherever it stopped.
+func TestAStreamedResponseGoesOnBehindAnyEvent(t *testing.T) {
+	r := serve(t, newFront())
+	const path = "/v1/responses/resp_h-1?stream=true"
+	kinds, seqs, whole, _ := eventsOf(t, r.get(t, path), 200)
+	if !slices.Equal(kinds, wholeResponse) {
+		t.Fatal(kinds)
+	}
+	for i, seq := range seqs[:len(seqs)-1] {
+		rest, numbers, text, last := eventsOf(t, r.get(t, path+"&starting_after="+strconv.FormatInt(seq, 10)), 200)
+		if !slices.Equal(rest, kinds[i+1:]) || !slices.Equal(numbers, seqs[i+1:]) || !strings.HasSuffix(whole, text) || last.Output[0].Content[0].Text != whole {
+			t.Errorf("behind %s: %v %v %q", kinds[i], rest, numbers, text)
+		}
+	}
+	for _, bad := range []string{"?stream=yes", "?stream=true&starting_after=x", "?stream=true&starting_after=-1", "?starting_after=3"} {
+		if res := r.get(t, "/v1/responses/resp_h-1"+bad); res.StatusCode != 400 {
+			t.Errorf("%s: %d", bad, res.StatusCode)
+		}
+	}
+	if res := r.get(t, "/v1/responses/resp_h-9?stream=true"); res.StatusCode != 404 {
+		t.Error(res.StatusCode)
+	}
+}
+
+// What fails before any token is a status, unless the response is one of the
+// background, which is there; what fails after it is an event that says so.
+func TestAStreamedResponseThatFailsSaysSo(t *testing.T) {
+	f := newFront()
+	full := handoff.Errorf(handoff.CodeCapacity, "full")
+	f.script = func(orchestrator.Request) ([]orchestrator.Event, error) {
+		return []orchestrator.Event{{Err: full}}, nil
+	}
+	r := serve(t, f)
+	if res := r.post(t, "/v1/responses", `{"model":"tiny","input":"Hi","stream":true}`); res.StatusCode != 429 {
+		t.Error(res.StatusCode)
+	}
+	f.script = func(orchestrator.Request) ([]orchestrator.Event, error) {
+		return append(pieces("Hel")[:1], orchestrator.Event{Position: 3, Resumed: &steps.Resumed{From: 1, Position: 3}, Epoch: 2}, orchestrator.Event{Err: full}), nil
+	}
+	kinds, _, text, last := eventsOf(t, r.post(t, "/v1/responses", `{"model":"tiny","input":"Hi","stream":true}`), 200)
+	if text != "Hel" || kinds[len(kinds)-1] != "response.failed" || !slices.Contains(kinds, "surehand.resumed") || last.Status != responseFailed || last.Error.Code == "" {
+		t.Errorf("%v %q %+v", kinds, text, &last)
 	}
 }

@@ -17,7 +17,8 @@ var responseFields = map[string]field{
 	"instructions":      {"", func(a *ask, v json.RawMessage) error { return text(v, &a.instructions) }},
 	"max_output_tokens": {"", readMaxTokens},
 	"background":        {"", func(a *ask, v json.RawMessage) error { return boolean(v, &a.background) }},
-	"stream":            {"", neutral("false")},
+	"stream":            {"", func(a *ask, v json.RawMessage) error { return boolean(v, &a.stream) }},
+	"stream_options":    {"", ignored}, // of a padding that we do not add
 	"store":             {"", ignored}, // what is kept, and how long, is said by background and by the journal
 
 	"previous_response_id": {"", neutral()},

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -42,6 +43,24 @@ func (g *Gateway) createResponse(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(headerHandoff, f.Handoff())
 	b := newResponse(f.Handoff(), a.model, time.Now().Unix(), a.background)
+	s := &responseStream{w: w, control: http.NewResponseController(w), f: f, clock: clock, b: b, after: -1}
+	if a.background && a.stream {
+		own, err := g.Front.Attach(ctx, a.tenant, f.Handoff(), orchestrator.From{})
+		if err == nil {
+			s.f, b.CreatedAt = own, cmp.Or(own.Created, b.CreatedAt)
+			defer own.Close()
+		}
+		g.unseen.hold(g.stopping, a.tenant+"/"+f.Handoff(), f, done)
+		if err != nil {
+			refused := asRefusal(err)
+			clock.end(refused.Code(), nil)
+			refused.write(w, f.Handoff())
+			return
+		}
+		last, left := s.run(ctx, true)
+		g.account(surfaceResponse, clock, r, f.Handoff(), last, left)
+		return
+	}
 	if a.background {
 		g.unseen.hold(g.stopping, a.tenant+"/"+f.Handoff(), f, done)
 		clock.end(outcomeOK, nil)
@@ -50,6 +69,11 @@ func (g *Gateway) createResponse(w http.ResponseWriter, r *http.Request) {
 	}
 	defer done()
 	defer f.Close()
+	if a.stream {
+		last, left := s.run(ctx, false)
+		g.account(surfaceResponse, clock, r, f.Handoff(), last, left)
+		return
+	}
 	e, left := b.gather(ctx, f)
 	if e.Err != nil && !left && b.text.Len() == 0 {
 		asRefusal(e.Err).write(w, f.Handoff())
@@ -59,8 +83,17 @@ func (g *Gateway) createResponse(w http.ResponseWriter, r *http.Request) {
 	g.account(surfaceResponse, clock, r, f.Handoff(), e, left)
 }
 
-// getResponse tells what there is of a response by now.
+// getResponse tells what there is of a response by now, or streams it.
 func (g *Gateway) getResponse(w http.ResponseWriter, r *http.Request) {
+	stream, after, err := streamsResponse(r)
+	if err != nil {
+		asRefusal(err).write(w, "")
+		return
+	}
+	if stream {
+		g.followResponse(w, r, after)
+		return
+	}
 	b, err := g.look(r)
 	if err != nil {
 		asRefusal(err).write(w, "")
@@ -72,14 +105,7 @@ func (g *Gateway) getResponse(w http.ResponseWriter, r *http.Request) {
 // look gathers what a response has by now. A response that goes on is followed
 // from here too: the gateway that took it may be no more.
 func (g *Gateway) look(r *http.Request) (*response, error) {
-	id, ok := strings.CutPrefix(r.PathValue("id"), responsePrefix)
-	if !ok {
-		return nil, &refusal{cause: handoff.Errorf(handoff.CodeInvalid, "a response's id begins with %s", responsePrefix), status: http.StatusNotFound}
-	}
-	f, err := g.attached(r, id)
-	if handoff.CodeOf(err) == handoff.CodeGone {
-		return nil, &refusal{cause: asRefusal(err).cause, status: http.StatusNotFound}
-	}
+	id, f, err := g.responseOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +123,18 @@ func (g *Gateway) look(r *http.Request) (*response, error) {
 		return nil, e.Err
 	}
 	return b.end(e), nil
+}
+
+// responseOf finds a response of a caller's own tenant; its name is its handoff's.
+func (g *Gateway) responseOf(r *http.Request) (id string, f orchestrator.Attached, err error) {
+	id, ok := strings.CutPrefix(r.PathValue("id"), responsePrefix)
+	if !ok {
+		return "", f, &refusal{cause: handoff.Errorf(handoff.CodeInvalid, "a response's id begins with %s", responsePrefix), status: http.StatusNotFound}
+	}
+	if f, err = g.attachedFrom(r, id, orchestrator.From{}); handoff.CodeOf(err) == handoff.CodeGone {
+		return "", f, &refusal{cause: asRefusal(err).cause, status: http.StatusNotFound}
+	}
+	return id, f, err
 }
 
 func (g *Gateway) cancelResponse(w http.ResponseWriter, r *http.Request) {
@@ -209,8 +247,7 @@ func (b *response) end(e orchestrator.Event) *response {
 		b.Usage = u
 	}
 	if b.text.Len() > 0 {
-		b.Output = []responseOutput{{Type: "message", ID: "msg_" + strings.TrimPrefix(b.ID, responsePrefix), Status: b.Status, Role: "assistant",
-			Content: []responseText{{Type: "output_text", Text: b.text.String(), Annotations: []string{}}}}}
+		b.Output = []responseOutput{b.message(b.Status, []responseText{outputText(b.text.String())})}
 	}
 	return b
 }
