@@ -41,6 +41,15 @@ func (s Shape) Pieces() uint32 {
 	return n
 }
 
+// Blocks are the KV blocks that its pieces lie in, whatever their layers.
+func (s Shape) Blocks() uint32 {
+	var n uint32
+	for _, g := range s.Groups {
+		n += g.Blocks
+	}
+	return n
+}
+
 // Bytes is the size of all pieces together.
 func (s Shape) Bytes() uint64 {
 	var n uint64

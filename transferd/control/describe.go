@@ -34,11 +34,11 @@ func (s *Service) attempts(d *transferv1.Description) {
 	targets, sources := s.Core.Records(maxDescribed)
 	for _, t := range targets {
 		d.Targets = append(d.Targets, &transferv1.TargetDescription{Plan: rpc.Plan(t.Plan), State: rpc.TargetState(t.State),
-			Posted: uint32(t.Posted), Blocks: t.Pieces, Freed: t.Freed, Cause: cause(t.Cause)})
+			Posted: uint32(t.Posted), Blocks: t.Blocks, Freed: t.Freed, Cause: cause(t.Cause)})
 	}
 	for _, r := range sources {
 		d.Sources = append(d.Sources, &transferv1.SourceDescription{Plan: rpc.Plan(r.Plan), State: rpc.SourceState(r.State),
-			Posted: uint32(r.Posted), Validated: r.Validated, Freed: r.Freed, Cause: cause(r.Cause)})
+			Posted: uint32(r.Posted), Blocks: r.Blocks, Validated: r.Validated, Freed: r.Freed, Cause: cause(r.Cause)})
 	}
 }
 

@@ -93,7 +93,7 @@ type TargetRecord struct {
 	State  handoff.TargetState
 	Cause  handoff.Code
 	Posted int
-	Pieces uint32
+	Blocks uint32 // KV blocks of the prompt; 0: a tombstone
 	Freed  bool
 }
 
@@ -103,6 +103,7 @@ type SourceRecord struct {
 	State     handoff.SourceState
 	Cause     handoff.Code
 	Posted    int
+	Blocks    uint32 // as a target's
 	Validated bool
 	Freed     bool
 }
@@ -115,12 +116,12 @@ func (c *Core) Records(limit int) (targets []TargetRecord, sources []SourceRecor
 	for _, freed := range []bool{false, true} {
 		for _, r := range c.targets.All() {
 			if r.Freed == freed && len(targets) < limit {
-				targets = append(targets, TargetRecord{r.Plan, r.State, r.Cause, r.Posted, r.Shape.Pieces(), r.Freed})
+				targets = append(targets, TargetRecord{r.Plan, r.State, r.Cause, r.Posted, r.Shape.Blocks(), r.Freed})
 			}
 		}
 		for _, r := range c.sources.All() {
 			if r.Freed == freed && len(sources) < limit {
-				sources = append(sources, SourceRecord{r.Plan, r.State, r.Cause, r.Posted, r.Validated, r.Freed})
+				sources = append(sources, SourceRecord{r.Plan, r.State, r.Cause, r.Posted, r.Shape.Blocks(), r.Validated, r.Freed})
 			}
 		}
 	}

@@ -946,7 +946,7 @@ type TargetDescription struct {
 	Plan          *Plan                  `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
 	State         TargetState            `protobuf:"varint,2,opt,name=state,proto3,enum=surehand.transfer.v1.TargetState" json:"state,omitempty"`
 	Posted        uint32                 `protobuf:"varint,3,opt,name=posted,proto3" json:"posted,omitempty"`
-	Blocks        uint32                 `protobuf:"varint,4,opt,name=blocks,proto3" json:"blocks,omitempty"`
+	Blocks        uint32                 `protobuf:"varint,4,opt,name=blocks,proto3" json:"blocks,omitempty"` // of KV, that the prompt takes; not its pieces
 	Freed         bool                   `protobuf:"varint,5,opt,name=freed,proto3" json:"freed,omitempty"`
 	Cause         string                 `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1033,6 +1033,7 @@ type SourceDescription struct {
 	Validated     bool                   `protobuf:"varint,4,opt,name=validated,proto3" json:"validated,omitempty"`
 	Freed         bool                   `protobuf:"varint,5,opt,name=freed,proto3" json:"freed,omitempty"`
 	Cause         string                 `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"`
+	Blocks        uint32                 `protobuf:"varint,7,opt,name=blocks,proto3" json:"blocks,omitempty"` // as a target's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1107,6 +1108,13 @@ func (x *SourceDescription) GetCause() string {
 		return x.Cause
 	}
 	return ""
+}
+
+func (x *SourceDescription) GetBlocks() uint32 {
+	if x != nil {
+		return x.Blocks
+	}
+	return 0
 }
 
 type WatchRequest struct {
@@ -1343,14 +1351,15 @@ const file_surehand_transfer_v1_transfer_proto_rawDesc = "" +
 	"\x06posted\x18\x03 \x01(\rR\x06posted\x12\x16\n" +
 	"\x06blocks\x18\x04 \x01(\rR\x06blocks\x12\x14\n" +
 	"\x05freed\x18\x05 \x01(\bR\x05freed\x12\x14\n" +
-	"\x05cause\x18\x06 \x01(\tR\x05cause\"\xde\x01\n" +
+	"\x05cause\x18\x06 \x01(\tR\x05cause\"\xf6\x01\n" +
 	"\x11SourceDescription\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x127\n" +
 	"\x05state\x18\x02 \x01(\x0e2!.surehand.transfer.v1.SourceStateR\x05state\x12\x16\n" +
 	"\x06posted\x18\x03 \x01(\rR\x06posted\x12\x1c\n" +
 	"\tvalidated\x18\x04 \x01(\bR\tvalidated\x12\x14\n" +
 	"\x05freed\x18\x05 \x01(\bR\x05freed\x12\x14\n" +
-	"\x05cause\x18\x06 \x01(\tR\x05cause\"\x0e\n" +
+	"\x05cause\x18\x06 \x01(\tR\x05cause\x12\x16\n" +
+	"\x06blocks\x18\a \x01(\rR\x06blocks\"\x0e\n" +
 	"\fWatchRequest\"\x80\x02\n" +
 	"\n" +
 	"TraceEvent\x12\x1b\n" +
