@@ -3,6 +3,7 @@
 package otlp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ type Config struct {
 	// loopback. The standard OTEL_EXPORTER_OTLP_* variables say the rest:
 	// certificates, headers, timeout.
 	Endpoint string
+	// Protocol is what OTEL_EXPORTER_OTLP_PROTOCOL asks for; empty: grpc, the only one.
+	Protocol string
 	Service  string // such as surehand-serve
 	// Sample is the share of requests without a traceparent of their own that are
 	// traced, 0 to 1; one that brings its own is traced when that is sampled.
@@ -43,6 +46,11 @@ type Config struct {
 	// Root says that this process begins traces; all others only add to them.
 	Root bool
 	Log  *slog.Logger
+}
+
+// Protocol is what OpenTelemetry's own variables ask for, that of traces first.
+func Protocol(getenv func(string) string) string {
+	return cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
 }
 
 // Check says what is wrong with a configuration.
@@ -55,6 +63,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("OTLP endpoint is %q, want https://host:port, or http://host:port on loopback", c.Endpoint)
 	case u.Scheme == "http" && !loopback(u.Hostname()):
 		return fmt.Errorf("OTLP endpoint %s is not loopback and needs https", c.Endpoint)
+	case c.Protocol != "" && c.Protocol != "grpc":
+		return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q: spans are sent by grpc only; name the collector's gRPC port (4317) and set grpc, or leave it out", c.Protocol)
 	case !(c.Sample >= 0 && c.Sample <= 1):
 		return fmt.Errorf("the share of traced requests is %v, want 0 to 1", c.Sample)
 	}

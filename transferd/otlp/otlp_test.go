@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"strings"
 	"testing"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -21,6 +22,24 @@ func TestSpansLeaveThisHostUnderTLSOnly(t *testing.T) {
 	for _, share := range []float64{-0.1, 1.1} {
 		if (Config{Endpoint: "http://127.0.0.1:1", Sample: share}).Check() == nil {
 			t.Errorf("a share of %v", share)
+		}
+	}
+}
+
+// OpenTelemetry's default is another protocol, so a fleet's environment may ask for
+// one that we do not speak: then nothing is sent to a port that does not understand it.
+func TestAProtocolThatIsNotSpokenIsRefusedByName(t *testing.T) {
+	for asked, good := range map[string]bool{"": true, "grpc": true, "http/protobuf": false, "http/json": false} {
+		for _, name := range []string{"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"} {
+			c := Config{Endpoint: "http://127.0.0.1:1", Sample: 1, Protocol: Protocol(func(n string) string {
+				if n == name {
+					return asked
+				}
+				return ""
+			})}
+			if err := c.Check(); (err == nil) != good || err != nil && !strings.Contains(err.Error(), asked) {
+				t.Errorf("%s=%s: %v", name, asked, err)
+			}
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (t *traceFlags) flags(c *cobra.Command) {
 // config is what the flags and OpenTelemetry's variables say; an empty endpoint
 // is none.
 func (t *traceFlags) config() (otlp.Config, error) {
-	c := otlp.Config{Endpoint: t.endpoint, Sample: t.sample}
+	c := otlp.Config{Endpoint: t.endpoint, Sample: t.sample, Protocol: otlp.Protocol(os.Getenv)}
 	for _, name := range []string{envOTLPTraces, envOTLP} {
 		if c.Endpoint == "" {
 			c.Endpoint = os.Getenv(name)

@@ -14,7 +14,7 @@ import (
 // traces sends spans to a collector, where one is named; the daemon begins no
 // trace of its own. What is given ends it.
 func traces(ctx context.Context, v *viper.Viper, log *slog.Logger) (stop func() error, err error) {
-	c := otlp.Config{Endpoint: v.GetString("otlp-endpoint"), Service: "surehand-transferd", Log: log}
+	c := otlp.Config{Endpoint: v.GetString("otlp-endpoint"), Service: "surehand-transferd", Protocol: otlp.Protocol(os.Getenv), Log: log}
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
 		if c.Endpoint == "" {
 			c.Endpoint = os.Getenv(name)

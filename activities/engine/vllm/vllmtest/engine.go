@@ -71,7 +71,7 @@ type Faults struct {
 type Seen struct {
 	Prefills, Decodes, Aborted, Rejected, Released, Locals int
 	Bodies                                                 [][]byte
-	RequestIDs                                             []string
+	RequestIDs, Traces                                     []string
 }
 
 // Network is the engines that can fetch from each other.

@@ -70,6 +70,7 @@ func (e *Engine) generate(w http.ResponseWriter, r *http.Request) {
 	e.count(func(s *Seen) {
 		s.Bodies = append(s.Bodies, raw)
 		s.RequestIDs = append(s.RequestIDs, r.Header.Get("X-Request-Id"))
+		s.Traces = append(s.Traces, r.Header.Get("traceparent"))
 	})
 	switch {
 	case b.Model != e.options.Model:
