@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,7 @@ type engineFlags struct {
 	redisPlaintext           bool
 	stepMs                   float64
 	traces                   traceFlags
+	secure                   engineTLS
 }
 
 func newEngine(w *Work) *cobra.Command {
@@ -90,6 +92,7 @@ func newEngine(w *Work) *cobra.Command {
 	f.BoolVar(&e.Poison, "poison", false, "fill freed memory with NaN instead of zeros")
 	f.DurationVar(&e.Grace, "grace", 0, "for running attempts, after SIGTERM (default 5s)")
 	f.StringVar(&e.metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")
+	e.secure.flags(f)
 	e.traces.flags(c)
 	for _, name := range []string{"role", "id", "transferd-socket", "transferd-control"} {
 		if err := c.MarkFlagRequired(name); err != nil {
@@ -127,6 +130,9 @@ func (e *engineFlags) run(c *cobra.Command) (err error) {
 		return fmt.Errorf("--role %q is none of prefill, decode, both", e.role)
 	}
 	e.ID = handoff.EngineID(e.id)
+	if e.TLS, err = e.secure.config(e.Listen); err != nil {
+		return err
+	}
 	e.Profile.StepInterval = time.Duration(e.stepMs * float64(time.Millisecond))
 	registry, err := redisledger.Open(redisledger.Options{URL: e.redis, Plaintext: e.redisPlaintext})
 	if err != nil {
@@ -159,7 +165,7 @@ func (e *engineFlags) run(c *cobra.Command) (err error) {
 		}
 		defer func() { err = errors.Join(err, server.Close()) }()
 	}
-	return serveEngine(ctx, running, &announcer{registry: registry, engine: running, log: e.Log}, c.OutOrStdout())
+	return serveEngine(ctx, running, &announcer{registry: registry, engine: running, advertise: e.secure.advertise, log: e.Log}, c.OutOrStdout())
 }
 
 // engineProcess is an engine of any kind that this process is, or stands for.
@@ -200,7 +206,14 @@ type announcer struct {
 		Description() *enginev1.Description
 		Attached() bool
 	}
-	log *slog.Logger
+	advertise string // empty: the engine's own address
+	log       *slog.Logger
+}
+
+func (a *announcer) registration() ledger.Engine {
+	r := registration(a.engine.Description(), a.engine.Attached())
+	r.Address = cmp.Or(a.advertise, r.Address)
+	return r
 }
 
 // run registers until ctx ends, and then takes the registration back.
@@ -209,7 +222,7 @@ func (a *announcer) run(ctx context.Context) error {
 	defer tick.Stop()
 	reached := true
 	for {
-		d := registration(a.engine.Description(), a.engine.Attached())
+		d := a.registration()
 		err := a.registry.Register(ctx, d, registrationTTL)
 		switch {
 		case ctx.Err() != nil:
@@ -236,7 +249,7 @@ func (a *announcer) wait(ctx context.Context, beat <-chan time.Time, told ledger
 		case <-beat:
 			return true
 		case <-notice.C:
-			now := registration(a.engine.Description(), a.engine.Attached())
+			now := a.registration()
 			if now.NodeIncarnation != told.NodeIncarnation || now.Cordoned != told.Cordoned {
 				return true
 			}

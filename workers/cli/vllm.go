@@ -33,6 +33,7 @@ const connectorWait = 15 * time.Minute
 
 type vllmFlags struct {
 	traces traceFlags
+	secure engineTLS
 	vllmengine.Config
 	id, role, redis, metrics string
 	redisPlaintext           bool
@@ -59,6 +60,7 @@ func newVLLM() *cobra.Command {
 	f.DurationVar(&v.QueueWait, "queue-wait", vllmengine.DefaultQueueWait, "for blocks of the server, before a reservation is refused")
 	f.DurationVar(&v.Grace, "grace", 0, "for running attempts, after SIGTERM (default 5s)")
 	f.StringVar(&v.metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")
+	v.secure.flags(f)
 	v.traces.flags(c)
 	for _, name := range []string{"url", "role", "id", "connector-socket", "transferd-control"} {
 		if err := c.MarkFlagRequired(name); err != nil {
@@ -84,6 +86,9 @@ func (v *vllmFlags) run(c *cobra.Command) (err error) {
 		return fmt.Errorf("--role %q is none of prefill, decode, both", v.role)
 	}
 	v.ID = handoff.EngineID(v.id)
+	if v.TLS, err = v.secure.config(v.Listen); err != nil {
+		return err
+	}
 	registry, err := redisledger.Open(redisledger.Options{URL: v.redis, Plaintext: v.redisPlaintext})
 	if err != nil {
 		return err
@@ -110,5 +115,5 @@ func (v *vllmFlags) run(c *cobra.Command) (err error) {
 		}
 		defer func() { err = errors.Join(err, server.Close()) }()
 	}
-	return serveEngine(ctx, running, &announcer{registry: registry, engine: running, log: v.Log}, c.OutOrStdout())
+	return serveEngine(ctx, running, &announcer{registry: registry, engine: running, advertise: v.secure.advertise, log: v.Log}, c.OutOrStdout())
 }

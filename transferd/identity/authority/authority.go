@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/big"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -52,6 +53,7 @@ func serial() (*big.Int, error) { return rand.Int(rand.Reader, new(big.Int).Lsh(
 type Leaf struct {
 	DNS     []string
 	URIs    []string
+	IPs     []net.IP
 	Expired bool
 	Uses    []x509.ExtKeyUsage // empty: both ends
 }
@@ -66,7 +68,7 @@ func (a *Authority) Issue(l Leaf) (cert, key []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &x509.Certificate{SerialNumber: number, DNSNames: l.DNS, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	t := &x509.Certificate{SerialNumber: number, DNSNames: l.DNS, IPAddresses: l.IPs, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: l.Uses}
 	if l.Expired {
 		t.NotAfter = time.Now().Add(-time.Minute)
