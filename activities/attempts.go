@@ -167,6 +167,21 @@ func (t *Attempts) Forget(a handoff.Attempt) {
 	}
 }
 
+// Took is how long a step of an attempt took that ran here; 0: none has ended here.
+func (t *Attempts) Took(a handoff.Attempt, step handoff.Step) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if x := t.live[a]; x != nil && x.calls[step] != nil {
+		select {
+		case <-x.calls[step].done:
+			out := x.calls[step].out
+			return time.Duration(out.EndMicros-out.StartMicros) * time.Microsecond
+		default:
+		}
+	}
+	return 0
+}
+
 // Len is how many attempts are under way here.
 func (t *Attempts) Len() int {
 	t.mu.Lock()

@@ -48,9 +48,10 @@ func quantiles(metric, by string) []Query {
 // Rows of the dashboard, from what clients see down to the processes.
 var Rows = []Row{
 	{"What clients get", []Panel{
-		{"Handoffs", "Ended a second, by outcome: completed, or the code of the refusal.", "reqps",
-			[]Query{{"sum by (outcome) (rate(surehand_handoffs_total[$__rate_interval]))", "{{outcome}}"}}},
+		{"Handoffs", "Ended a second: completed, cancelled, refused before the first token or broken after it, and why.", "reqps",
+			[]Query{{"sum by (outcome, reason) (rate(surehand_handoffs_total[$__rate_interval]))", "{{outcome}} {{reason}}"}}},
 		{"Time to first token", "From the submit to the first token in the stream.", "s", quantiles("surehand_ttft_seconds", "")},
+		{"Added to the first token", "The time to the first token less P's compute.", "s", quantiles("surehand_added_ttft_seconds", "")},
 		{"Between two tokens", "Of one stream, as the gateway sees it.", "s", quantiles("surehand_gateway_token_gap_seconds", "")},
 		{"Streams open", "Followed now, by gateway.", "short", []Query{{"surehand_gateway_streams_open", "{{instance}}"}}},
 		{"Answers by code", "Requests ended a second, by what the client got.", "reqps",
@@ -63,6 +64,9 @@ var Rows = []Row{
 			[]Query{{"sum by (phase, reason) (rate(surehand_step_refusals_total[$__rate_interval]))", "{{phase}}: {{reason}}"}}},
 		{"How prompt state came to D", "Prompt tokens a second: moved, found in D's cache, or computed again.", "short",
 			[]Query{{"sum by (source) (rate(surehand_prompt_tokens_total[$__rate_interval]))", "{{source}}"}}},
+		{"Recomputed", "Prompt tokens a second that D computed again.", "short", []Query{{"sum(rate(surehand_recomputed_tokens_total[$__rate_interval]))", "tokens/s"}}},
+		{"Steps fenced", "Steps a second whose attempt was superseded, closed or of another life.", "reqps",
+			[]Query{{"sum by (reason) (rate(surehand_fenced_total[$__rate_interval])) > 0 or vector(0)", "{{reason}}"}}},
 	}},
 	{"Memory", []Panel{
 		{"Blocks free", "Of each engine.", "percentunit", []Query{{"surehand_engine_blocks_free / surehand_engine_blocks", "{{instance}}"}}},
@@ -73,6 +77,8 @@ var Rows = []Row{
 		{"Quarantined", "Bytes that cannot be proved free: they need an operator when they stay.", "bytes",
 			[]Query{{"surehand_transferd_quarantined_bytes", "{{instance}}"}}},
 		{"Pinned", "Source blocks that a grant may still read.", "short", []Query{{"surehand_transferd_pinned_blocks", "{{instance}}"}}},
+		{"Held for nobody", "Blocks that an engine holds for handoffs that no history runs.", "short",
+			[]Query{{"max by (engine) (surehand_kv_blocks_unreleased)", "{{engine}}"}}},
 	}},
 	{"The data plane", []Panel{
 		{"Moved", "Bytes a second landed in targets, and of those that were committed.", "Bps",

@@ -17,6 +17,15 @@ type File struct {
 	log  *slog.Logger
 	now  atomic.Pointer[table]
 	seen stamp
+
+	taken, refused atomic.Uint64
+	stale          atomic.Bool
+}
+
+// Reads says how often a changed file was read again and taken, or was no good,
+// and whether what lies there now is no good, so that an older one is in force.
+func (f *File) Reads() (taken, refused uint64, stale bool) {
+	return f.taken.Load(), f.refused.Load(), f.stale.Load()
 }
 
 // stamp tells two states of a file apart.
@@ -66,11 +75,14 @@ func (f *File) again() {
 	}
 	f.seen = s
 	t, err := readFile(f.path)
+	f.stale.Store(err != nil)
 	if err != nil {
+		f.refused.Add(1)
 		f.log.Error("the access file changed and is no good: the last good one stays in force", "error", err.Error())
 		return
 	}
 	f.now.Store(t)
+	f.taken.Add(1)
 	f.log.Info("the access file was read again", "tenants", len(t.tenants), "keys", len(t.keys))
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/surehand/surehand/workers/access"
@@ -46,6 +47,33 @@ func (s *serveFlags) callers(log *slog.Logger) (access.Authenticator, error) {
 		}
 	}
 	return access.Everybody{}, nil
+}
+
+// accessMetrics tell whether the access file that lies there is in force.
+type accessMetrics struct{ file *access.File } // nil: there is none
+
+var (
+	accessStale = gauge("surehand_access_file_stale", "1 while the access file is no good or away, and the last good one stays in force.")
+	accessReads = prometheus.NewDesc("surehand_access_reads_total", "Changes of the access file that were read, by outcome: taken or refused.", []string{"outcome"}, nil)
+)
+
+func (m accessMetrics) Describe(c chan<- *prometheus.Desc) {
+	c <- accessStale
+	c <- accessReads
+}
+
+func (m accessMetrics) Collect(c chan<- prometheus.Metric) {
+	var taken, refused uint64
+	on := 0.0
+	if m.file != nil {
+		var stale bool
+		if taken, refused, stale = m.file.Reads(); stale {
+			on = 1
+		}
+	}
+	c <- prometheus.MustNewConstMetric(accessStale, prometheus.GaugeValue, on)
+	c <- prometheus.MustNewConstMetric(accessReads, prometheus.CounterValue, float64(taken), "taken")
+	c <- prometheus.MustNewConstMetric(accessReads, prometheus.CounterValue, float64(refused), "refused")
 }
 
 // fleetKey reads the key that this process shows to other gateways.

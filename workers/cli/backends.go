@@ -110,7 +110,7 @@ type backends struct {
 	trustDomain            string
 	bodyKeys, fleetKey     string
 	window, journalTTL     time.Duration
-	comeback               time.Duration
+	comeback, leaksEvery   time.Duration
 	serialBelow, maxEpochs uint32
 	version                versionFlags
 }
@@ -133,6 +133,7 @@ func (b *backends) flags(c *cobra.Command) {
 	f.DurationVar(&b.window, "key-window", 0, "for which an idempotency key stands for its first request, whatever Temporal's retention (default 24h)")
 	f.DurationVar(&b.journalTTL, "journal-ttl", 0, "for which a journal of delivered tokens outlives its last one (default 1h)")
 	f.DurationVar(&b.comeback, "comeback", 0, "for which a journalled handoff waits for a client that left (default 30s)")
+	f.DurationVar(&b.leaksEvery, "leaks-every", 0, "how often what daemons, engines and ledger hold for nobody is counted, for surehand_kv_blocks_unreleased (default 15s)")
 	f.StringVar(&b.peerCA, "peer-ca", "", "PEM file of the CA of engines and other gateways; without it they are spoken to on loopback only")
 	f.StringVar(&b.peerCert, "peer-cert", "", "PEM file of our certificate for them")
 	f.StringVar(&b.peerKey, "peer-key", "", "PEM file of our key for them")
@@ -202,7 +203,7 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 	o.closers = append(o.closers, engines.Close, remote.Close)
 	o.Orchestrator, err = orchestrator.New(ctx, orchestrator.Config{
 		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Daemons: daemons, Remote: remote, Bodies: bodies,
-		Operations: operations.New(o.store), Journal: tokens, JournalTTL: b.journalTTL, Comeback: b.comeback, Window: b.window,
+		Operations: operations.New(o.store), Journal: tokens, JournalTTL: b.journalTTL, Comeback: b.comeback, LeaksEvery: b.leaksEvery, Window: b.window,
 		Record: steps.Record(b.record), Lease: b.lease, Deadline: b.deadline, Decode: b.decode,
 		SerialBelow: b.serialBelow, MaxEpochs: handoff.Epoch(b.maxEpochs), CountTokens: countTokens, Log: log, Metrics: r,
 	})

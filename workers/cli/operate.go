@@ -97,18 +97,24 @@ func newOperate() *cobra.Command {
 }
 
 func newLeaks() *cobra.Command {
+	var all bool
 	c := look("leaks", "List what is held for handoffs that are over: reserved less released, by owner", cobra.NoArgs, func(ctx context.Context, o operatev1.OperatorClient, _ string, out io.Writer) error {
-		a, err := o.Leaks(ctx, &operatev1.LeaksRequest{})
+		a, err := o.Leaks(ctx, &operatev1.LeaksRequest{All: all})
 		if err != nil {
 			return err
 		}
 		if len(a.GetHeld())+len(a.GetUnknown()) == 0 {
-			_, err := fmt.Fprintln(out, "nothing is held for nobody")
+			nothing := "nothing is held for nobody"
+			if all {
+				nothing = "nothing is held"
+			}
+			_, err := fmt.Fprintln(out, nothing)
 			return err
 		}
 		return heldTable(out, a.GetHeld(), fmt.Sprint(a.GetUnknown()))
 	})
-	c.Example = "  surehand leaks"
+	c.Flags().BoolVar(&all, "all", false, "what is held rightly too")
+	c.Example = "  surehand leaks\n  surehand leaks --all"
 	return c
 }
 

@@ -137,8 +137,12 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 		conf.Quota = limits
 		beside.run(limits.Run)
 	}
-	if file, ok := who.(*access.File); ok {
+	file, watched := who.(*access.File)
+	if watched {
 		beside.run(file.Watch)
+	}
+	if err := registry.Register(accessMetrics{file}); err != nil {
+		return errors.Join(err, listeners.Close())
 	}
 	g, err := gateway.New(conf)
 	if err != nil {

@@ -150,7 +150,7 @@ func (s *operatorServer) Drain(r *operatev1.CordonRequest, stream grpc.ServerStr
 }
 
 func (s *operatorServer) Owes(ctx context.Context, r *operatev1.OwesRequest) (*operatev1.OwesAnswer, error) {
-	if err := s.registered(ctx, r.GetEngine()); err != nil {
+	if err := handoff.ValidateID("engine", r.GetEngine()); err != nil {
 		return nil, err
 	}
 	return s.g.Operate.Owes(ctx, r.GetEngine())

@@ -45,6 +45,7 @@ type Config struct {
 	Comeback     time.Duration // 30 s: how long a journalled handoff waits for a client that left
 	StartTimeout time.Duration // 1 s: L8
 	Refresh      time.Duration // 250 ms: of the fleet's view
+	LeaksEvery   time.Duration // 15 s: how often what is held for nobody is counted, for the metric
 	InFlight     int           // 16384 handoffs at once (S17)
 	Starts       int           // 16 starts under way at once; what is over waits before its head start
 	SerialBelow  uint32        // handoff.OverlapTokens
@@ -86,6 +87,7 @@ func (c *Config) defaults() {
 	orDefault(&c.Comeback, 30*time.Second)
 	orDefault(&c.StartTimeout, time.Second)
 	orDefault(&c.Refresh, 250*time.Millisecond)
+	orDefault(&c.LeaksEvery, 15*time.Second)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

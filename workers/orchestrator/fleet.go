@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -32,13 +33,24 @@ type fleet struct {
 	first   chan struct{}
 	nodes   map[string]handoff.NodeID   // by control address; kept when an engine is gone, whose attempts still have to be closed
 	cordons map[handoff.EngineID]string // by operators, and why
+	seen    map[handoff.EngineID]seen   // engines that registered in the last lapsedKept
 }
+
+// seen is an engine and when it was registered last.
+type seen struct {
+	ledger.Registered
+	at time.Time
+}
+
+// lapsedKept is how long what an engine holds is asked after, once its
+// registration lapsed: one that is stopped keeps its memory.
+const lapsedKept = 10 * time.Minute
 
 // pins are engines that the caller chose.
 type pins struct{ prefill, decode string }
 
 func newFleet(o *Orchestrator) *fleet {
-	return &fleet{o: o, choose: newChooser(func(name, to string) { o.log.Warn("breaker", "of", name, "to", to) }), first: make(chan struct{}), nodes: map[string]handoff.NodeID{}}
+	return &fleet{o: o, choose: newChooser(func(name, to string) { o.log.Warn("breaker", "of", name, "to", to) }), first: make(chan struct{}), nodes: map[string]handoff.NodeID{}, seen: map[handoff.EngineID]seen{}}
 }
 
 // run refreshes the view and rebuilds the account of any engine that the ledger
@@ -115,9 +127,32 @@ func (f *fleet) remember(engines []ledger.Registered) {
 	if len(f.nodes) > nodesMost {
 		clear(f.nodes)
 	}
+	now := time.Now()
 	for _, e := range engines {
 		f.nodes[e.Control] = e.Node
+		f.seen[e.ID] = seen{e, now}
 	}
+	maps.DeleteFunc(f.seen, func(_ handoff.EngineID, s seen) bool { return now.Sub(s.at) > lapsedKept })
+}
+
+// known are the engines that registered not long ago.
+func (f *fleet) known() []handoff.EngineID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Keys(f.seen))
+}
+
+// lapsed are engines that were registered not long ago, and are not among those.
+func (f *fleet) lapsed(registered []ledger.Registered) (out []ledger.Registered) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, s := range f.seen {
+		if !slices.ContainsFunc(registered, func(e ledger.Registered) bool { return e.ID == id }) {
+			s.Promises = 0 // an account of then
+			out = append(out, s.Registered)
+		}
+	}
+	return out
 }
 
 // nodeAt names the daemon at a control address.

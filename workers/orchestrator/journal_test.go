@@ -311,3 +311,19 @@ func TestACopyThatWasLeftIsMadeAnew(t *testing.T) {
 	}
 	rest(t, fo, 3)
 }
+
+// Going on after D's death is refused at once where no engine rebuilds its state from
+// tokens: not first when D is dead.
+func TestAResumeIsRefusedWhereNoStateCanBeRebuilt(t *testing.T) {
+	f, _ := journalled(t, "a")
+	q := kept("k")
+	q.Resume = steps.ResumeReplay
+	if _, err := f.gates["a"].Submit(t.Context(), q); handoff.CodeOf(err) != handoff.CodeInvalid || !strings.Contains(err.Error(), "rebuilds an answer's state") {
+		t.Error(err)
+	}
+	q.Resume = ""
+	if text, _ := read(t, f.submit("a", q)); text != world.Text { // the key is free for the request without it
+		t.Error(text)
+	}
+	f.clean()
+}

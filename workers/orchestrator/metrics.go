@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,9 @@ type metrics struct {
 	steps      *prometheus.HistogramVec
 	refused    *prometheus.CounterVec
 	ttft       prometheus.Histogram
+	added      prometheus.Histogram
+	fenced     *prometheus.CounterVec
+	recomputed prometheus.Counter
 	tokens     *prometheus.CounterVec
 	live       prometheus.Gauge
 	resumed    prometheus.Counter
@@ -24,11 +28,14 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
-		handoffs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_handoffs_total", Help: "Handoffs that ended here, by outcome: completed or the code of the refusal."}, []string{"outcome"}),
+		handoffs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_handoffs_total", Help: "Handoffs that ended here. Outcome: completed, cancelled, refused (before the first token) or broken (after it); phase: start or stream; reason: the code, none where it completed."}, []string{"outcome", "phase", "reason"}),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "surehand_handoff_phase_duration_seconds", Help: "How long each step took.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16)}, []string{"phase"}),
 		refused:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_step_refusals_total", Help: "Steps that ended with a typed refusal."}, []string{"phase", "reason"}),
 		ttft:       prometheus.NewHistogram(prometheus.HistogramOpts{Name: "surehand_ttft_seconds", Help: "From the submit to the first token in the stream.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 17)}),
+		added:      prometheus.NewHistogram(prometheus.HistogramOpts{Name: "surehand_added_ttft_seconds", Help: "The time to the first token less what P computed in it, where that ran in this process.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 17)}),
+		fenced:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_fenced_total", Help: "Steps that a fence refused: their attempt was superseded, closed or of another life."}, []string{"reason"}),
+		recomputed: prometheus.NewCounter(prometheus.CounterOpts{Name: "surehand_recomputed_tokens_total", Help: "Prompt tokens of whole streams that D computed again."}),
 		tokens:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_prompt_tokens_total", Help: "Prompt tokens of whole streams by how their state came to D: direct, cached or recomputed."}, []string{"source"}),
 		live:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "surehand_streams_live", Help: "Streams open in this process."}),
 		unreleased: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "surehand_kv_blocks_unreleased", Help: "Blocks that an engine holds for handoffs that no history runs, at two looks in a row."}, []string{"engine"}),
@@ -37,7 +44,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		attached:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_reattaches_total", Help: "Clients that came back, by where their stream was found: here, a live one elsewhere, or its journal."}, []string{"source"}),
 	}
 	if r != nil {
-		r.MustRegister(m.unreleased, m.resumed, m.journals, m.attached, m.handoffs, m.steps, m.refused, m.ttft, m.tokens, m.live)
+		r.MustRegister(m.unreleased, m.resumed, m.journals, m.attached, m.handoffs, m.steps, m.refused, m.ttft, m.added, m.fenced, m.recomputed, m.tokens, m.live)
 	}
 	return m
 }
@@ -48,17 +55,39 @@ func (m *metrics) Step(step handoff.Step, code handoff.Code, took time.Duration)
 	if code != handoff.CodeNone {
 		m.refused.WithLabelValues(string(step), code.String()).Inc()
 	}
+	if slices.Contains(fences, code) {
+		m.fenced.WithLabelValues(code.String()).Inc()
+	}
 }
 
-// ended counts a stream that ended here.
-func (m *metrics) ended(first time.Duration, u Usage, outcome string) {
-	m.handoffs.WithLabelValues(outcome).Inc()
+// fences are the codes by which a step learns that its attempt may act no more.
+var fences = []handoff.Code{handoff.CodeClosed, handoff.CodeAborted, handoff.CodeStaleEpoch, handoff.CodeStaleIncarnation, handoff.CodeConflict, handoff.CodeReset}
+
+// ended counts a stream that ended here; first and prefill are 0 where there was
+// no token, or P's compute is not known here.
+func (m *metrics) ended(first, prefill time.Duration, u Usage, outcome string) {
+	phase, reason := "start", outcome
 	if first > 0 {
 		m.ttft.Observe(first.Seconds())
+		phase = "stream"
+	}
+	switch {
+	case outcome == outcomeCompleted:
+		reason = handoff.CodeNone.String()
+	case outcome == handoff.CodeCancelled.String():
+	case first > 0:
+		outcome = "broken"
+	default:
+		outcome = "refused"
+	}
+	m.handoffs.WithLabelValues(outcome, phase, reason).Inc()
+	if first > 0 && prefill > 0 {
+		m.added.Observe((first - min(prefill, first)).Seconds())
 	}
 	if outcome == outcomeCompleted {
 		m.tokens.WithLabelValues("direct").Add(float64(u.Direct))
 		m.tokens.WithLabelValues("cached").Add(float64(u.Cached))
 		m.tokens.WithLabelValues("recomputed").Add(float64(u.Recomputed))
+		m.recomputed.Add(float64(u.Recomputed))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -176,6 +175,3 @@ func (o *Orchestrator) EngineStates(ctx context.Context) ([]*operatev1.EngineSta
 	}
 	return out, nil
 }
-
-// surveyEvery is how often what is held for nobody is counted, for the metric.
-const surveyEvery = 15 * time.Second

@@ -195,7 +195,7 @@ func (o *Orchestrator) over(s *stream, outcome string) {
 	in, was, first, last := s.in, s.role, s.first, s.events[len(s.events)-1]
 	s.mu.Unlock()
 	if was != roleCopy { // whose own gateway counts it
-		o.metrics.ended(first, last.Usage, outcome)
+		o.metrics.ended(first, o.steps.Attempts.Took(in.Plan.Attempt, handoff.StepPrefill), last.Usage, outcome)
 	}
 	if was != roleReads {
 		return

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/surehand/surehand/activities/ledger"
 	operatev1 "github.com/surehand/surehand/contracts/gen/surehand/operate/v1"
+	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/rpc"
 	"github.com/surehand/surehand/contracts/steps"
@@ -20,6 +22,7 @@ import (
 // Bounds of a survey.
 const (
 	surveyWithin   = 5 * time.Second
+	engineWithin   = time.Second // an engine that is stopped has not everybody wait
 	surveyPage     = 1000
 	surveyRunning  = 100000
 	secondLookWait = 1500 * time.Millisecond // histories are listed a moment after they begin
@@ -29,8 +32,13 @@ const (
 const (
 	heldTarget  = "target"
 	heldSource  = "source"
-	heldPromise = "promise"
+	heldPromise = "promise" // that no target stands for
+	heldEngine  = "engine"  // attempts that the daemon beside it does not hold for it
 )
+
+// beginning owns what a handoff that runs may have asked for, and no daemon holds
+// for it yet: counts name nobody.
+const beginning = "a handoff that begins"
 
 // holding is something that is held for one handoff at one engine.
 type holding struct {
@@ -43,6 +51,7 @@ type holding struct {
 	blocks  uint32
 	posted  uint32
 	owner   string // workflow that runs it; empty: none does
+	count   uint32 // of those kinds that are only counted: how many
 }
 
 func (h holding) key() string { return string(h.engine) + h.kind + h.plan.Attempt.String() }
@@ -52,14 +61,21 @@ func (h holding) wire() *operatev1.Held {
 		Blocks: h.blocks, Posted: h.posted, Owner: h.owner}
 }
 
-// survey asks every daemon, or that of one engine, what it holds, and histories
-// for whom. Who does not answer is named: more may be held there.
+// survey asks every daemon and engine, or those of one engine, what they hold, and
+// histories for whom; also where a registration lapsed not long ago. Who does not answer is named: more may be held there.
 func (o *Orchestrator) survey(ctx context.Context, only string) (held []holding, unknown []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, surveyWithin)
 	defer cancel()
 	engines, err := o.cfg.Ledger.Engines(ctx)
 	if err != nil {
 		return nil, nil, err
+	}
+	engines = append(engines, o.fleet.lapsed(engines)...)
+	if only != "" {
+		engines = slices.DeleteFunc(engines, func(e ledger.Registered) bool { return string(e.ID) != only })
+		if len(engines) == 0 {
+			return nil, nil, handoff.Errorf(handoff.CodeInvalid, "no engine %q is registered", only)
+		}
 	}
 	running, err := o.runningNow(ctx)
 	if err != nil {
@@ -68,9 +84,6 @@ func (o *Orchestrator) survey(ctx context.Context, only string) (held []holding,
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, e := range engines {
-		if only != "" && string(e.ID) != only {
-			continue
-		}
 		all.Go(func() {
 			got, err := o.heldAt(ctx, e)
 			mu.Lock()
@@ -82,14 +95,30 @@ func (o *Orchestrator) survey(ctx context.Context, only string) (held []holding,
 		})
 	}
 	all.Wait()
-	for i := range held {
-		held[i].owner = running[held[i].public]
-	}
+	own(held, running)
 	return held, unknown, nil
 }
 
-// heldAt is what one engine's daemon has not freed, and promises that stand for
-// nothing there.
+// own names who runs what is held. What is only counted may be of any handoff that
+// runs and holds nothing at that engine; more than those is nobody's.
+func own(held []holding, running map[string]string) {
+	has := map[string]bool{} // engine and handoff
+	at := map[handoff.EngineID]uint32{}
+	for i, h := range held {
+		if held[i].owner = running[h.public]; held[i].owner != "" && !has[string(h.engine)+h.public] {
+			has[string(h.engine)+h.public] = true
+			at[h.engine]++
+		}
+	}
+	for i, h := range held {
+		if h.count > 0 && h.count <= uint32(len(running))-at[h.engine] {
+			held[i].owner = beginning
+		}
+	}
+}
+
+// heldAt is what one engine's daemon has not freed, and what stands for nothing
+// there: promises, and attempts that the engine alone holds.
 func (o *Orchestrator) heldAt(ctx context.Context, e ledger.Registered) (out []holding, err error) {
 	m, err := o.movers.Mover(e.Control)
 	if err != nil {
@@ -99,9 +128,10 @@ func (o *Orchestrator) heldAt(ctx context.Context, e ledger.Registered) (out []h
 	if err != nil {
 		return nil, err
 	}
+	alone, failed := o.engineAlone(ctx, e, d)
 	add := func(h holding, p handoff.Plan, err error) {
 		if err != nil {
-			return // of a newer daemon; it is counted, see below
+			return // of a newer daemon
 		}
 		h.engine, h.control, h.plan = e.ID, e.Control, p
 		h.public, _, _ = strings.Cut(string(p.Attempt.Handoff), ".")
@@ -118,13 +148,48 @@ func (o *Orchestrator) heldAt(ctx context.Context, e ledger.Registered) (out []h
 	for _, s := range d.GetSources() {
 		if !s.GetFreed() {
 			p, err := rpc.FromPlan(s.GetPlan())
-			add(holding{kind: heldSource, state: s.GetState().String(), posted: s.GetPosted()}, p, err)
+			add(holding{kind: heldSource, state: s.GetState().String(), blocks: s.GetBlocks(), posted: s.GetPosted()}, p, err)
 		}
 	}
 	if e.Promises > targets {
-		out = append(out, holding{engine: e.ID, control: e.Control, kind: heldPromise, state: fmt.Sprintf("%d promises, %d targets", e.Promises, targets), blocks: e.Used})
+		out = append(out, holding{engine: e.ID, control: e.Control, kind: heldPromise, state: fmt.Sprintf("%d promises, %d targets", e.Promises, targets), blocks: e.Used, count: e.Promises - targets})
 	}
-	return out, nil
+	if alone.count > 0 {
+		out = append(out, alone)
+	}
+	return out, failed
+}
+
+// engineAlone is what an engine holds memory for beyond what its daemon knows of.
+// An engine that does not answer holds an unknown amount.
+func (o *Orchestrator) engineAlone(ctx context.Context, e ledger.Registered, d *transferv1.Description) (holding, error) {
+	at, err := o.cfg.Engines.Engine(e.Address)
+	if err != nil {
+		return holding{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, engineWithin)
+	defer cancel()
+	said, err := at.Describe(ctx)
+	if err != nil {
+		return holding{}, err
+	}
+	var attempts, blocks uint32
+	for _, t := range d.GetTargets() {
+		if !t.GetFreed() && t.GetBlocks() > 0 {
+			attempts, blocks = attempts+1, blocks+t.GetBlocks()
+		}
+	}
+	for _, s := range d.GetSources() {
+		if !s.GetFreed() {
+			attempts, blocks = attempts+1, blocks+s.GetBlocks()
+		}
+	}
+	has, used := said.TargetsHeld+said.SourcesHeld, said.Blocks-min(said.Blocks, said.BlocksFree)
+	if has <= attempts {
+		return holding{}, nil
+	}
+	return holding{engine: e.ID, control: e.Control, kind: heldEngine, state: fmt.Sprintf("%d attempts, %d at its daemon", has, attempts),
+		blocks: max(used, blocks) - blocks, count: has - attempts}, nil
 }
 
 // runningNow is every handoff that runs: its public id and its workflow.
@@ -224,7 +289,7 @@ func (o *Orchestrator) release(ctx context.Context, h holding) error {
 
 // watchLeaks counts, now and then, what is held for nobody at two looks in a row.
 func (o *Orchestrator) watchLeaks(ctx context.Context) {
-	t := time.NewTicker(surveyEvery)
+	t := time.NewTicker(o.cfg.LeaksEvery)
 	defer t.Stop()
 	var before []holding
 	for {
@@ -239,8 +304,8 @@ func (o *Orchestrator) watchLeaks(ctx context.Context) {
 		}
 		suspects := ownerless(held, nil)
 		blocks := map[handoff.EngineID]float64{}
-		for _, h := range held {
-			blocks[h.engine] += 0
+		for _, e := range o.fleet.known() {
+			blocks[e] = 0
 		}
 		if before != nil {
 			for _, h := range ownerless(held, before) {
