@@ -76,15 +76,19 @@ func (s *starts) turn() (over func()) {
 	}
 }
 
-// smoothing is the share of what is known that one more start leaves: 7 of 8.
-const smoothing = 8
+// A start that was quick is believed sooner than a slow one, and one slow start,
+// as the first of a process is, refuses nobody: who is refused may have been served.
+const (
+	rises = 8
+	falls = 2
+)
 
 func (s *starts) took(d time.Duration) {
 	for {
 		known := s.each.Load()
-		next := known + (int64(d)-known)/smoothing
-		if known == 0 {
-			next = int64(d)
+		next := known + (int64(d)-known)/rises
+		if int64(d) < known {
+			next = known + (int64(d)-known)/falls
 		}
 		if s.each.CompareAndSwap(known, next) {
 			return

@@ -40,12 +40,14 @@ func TestABurstIsServedAsFarAsTimeLetsItAndRefusedAtOnce(t *testing.T) {
 	const burst, each, rooms = 600, 160 * time.Millisecond, 16 // 100 a second: 500 within admitWait
 	synctest.Test(t, func(t *testing.T) {
 		s := newStarts(rooms)
-		warm, err := s.admit(t.Context(), time.Minute)
-		if err != nil {
-			t.Fatal(err)
+		for range 64 { // until it is known how long a start takes
+			over, err := s.admit(t.Context(), time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(each)
+			over()
 		}
-		time.Sleep(each)
-		warm() // how long a start takes is known
 		began := time.Now()
 		var mu sync.Mutex
 		served, refused, late := 0, 0, 0
@@ -86,4 +88,18 @@ func TestABurstIsServedAsFarAsTimeLetsItAndRefusedAtOnce(t *testing.T) {
 		}
 		again()
 	})
+}
+
+func TestOneSlowStartRefusesNobody(t *testing.T) {
+	s := newStarts(16)
+	s.took(4 * time.Second) // the first, while connections are made
+	if wait := s.needs(100); wait > admitWait {
+		t.Errorf("a hundred are thought to wait %s", wait)
+	}
+	for range 16 {
+		s.took(100 * time.Millisecond)
+	}
+	if wait := s.needs(600); wait > admitWait {
+		t.Errorf("after quick ones six hundred are thought to wait %s", wait)
+	}
 }
