@@ -112,7 +112,8 @@ func TestAFailedPullIsNoHit(t *testing.T) {
 // and of those that are there each one ends.
 func TestAFullTargetRefusesOrEndsAndNeverWaits(t *testing.T) {
 	const many = 64
-	ph, dh := startHost(t, "tp"), startHost(t, "td")
+	unhurried := func(c *daemon.Config) { c.ProgressDeadline = patience } // a loud machine is no stalled source
+	ph, dh := startHost(t, "tp", unhurried), startHost(t, "td", unhurried)
 	memory := func() *client.Memory {
 		m, err := client.NewMemory("segment", segment)
 		check(t, err)
