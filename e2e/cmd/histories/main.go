@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ func main() {
 	cmd := &cobra.Command{Use: "histories", Short: "Record the history of every outcome, for replay", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true}
 	cmd.Flags().StringVar(&into, "into", filepath.Join("workflows", "testdata", "histories", "dev"), "folder of the histories")
-	only := cmd.Flags().String("only", "", "one outcome's name; empty: all")
+	only := cmd.Flags().StringSlice("only", nil, "outcomes by name; empty: all")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
@@ -35,7 +36,7 @@ func main() {
 }
 
 // record runs every outcome on a fleet of its kind.
-func record(ctx context.Context, into, only string) error {
+func record(ctx context.Context, into string, only []string) error {
 	p, err := fleet.Build(ctx, true)
 	if err != nil {
 		return err
@@ -45,12 +46,24 @@ func record(ctx context.Context, into, only string) error {
 	}
 	var failed []error
 	for _, kind := range []string{"request", "handoff"} {
-		failed = append(failed, recordKind(ctx, p, kind, into, only))
+		if wanted := chosen(kind, only); len(wanted) > 0 {
+			failed = append(failed, recordKind(ctx, p, kind, into, wanted))
+		}
 	}
 	return errors.Join(failed...)
 }
 
-func recordKind(ctx context.Context, p fleet.Programs, kind, into, only string) (err error) {
+// chosen are the outcomes of a kind of fleet, all or those named.
+func chosen(kind string, only []string) (out []outcome) {
+	for _, o := range outcomes {
+		if o.record == kind && (len(only) == 0 || slices.Contains(only, o.name)) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func recordKind(ctx context.Context, p fleet.Programs, kind, into string, wanted []outcome) (err error) {
 	dir, err := os.MkdirTemp("", "surehand-histories-")
 	if err != nil {
 		return err
@@ -63,10 +76,7 @@ func recordKind(ctx context.Context, p fleet.Programs, kind, into, only string) 
 	r := newRecorder(f)
 	defer r.close()
 	var failed []error
-	for _, o := range outcomes {
-		if o.record != kind || only != "" && only != o.name {
-			continue
-		}
+	for _, o := range wanted {
 		path := filepath.Join(into, o.name+".json")
 		told, err := r.run(ctx, o, path)
 		if err != nil {
