@@ -140,10 +140,23 @@ func then(all ...strike) strike {
 }
 
 func reset(ctx context.Context, s struck) error {
-	err := s.Reset(ctx, fleet.DefaultTenant, s.id)
-	for err != nil && ctx.Err() == nil { // a head start is ahead of its history
+	return behindHeadStart(ctx, func() error { return s.Reset(ctx, fleet.DefaultTenant, s.id) })
+}
+
+// durable waits until the handoff has a history.
+func durable(ctx context.Context, s struck) error {
+	return behindHeadStart(ctx, func() error {
+		_, err := s.History(ctx, fleet.DefaultTenant, s.id)
+		return err
+	})
+}
+
+// behindHeadStart does what needs a history; the head start is ahead of it.
+func behindHeadStart(ctx context.Context, do func() error) error {
+	err := do()
+	for err != nil && ctx.Err() == nil {
 		time.Sleep(step)
-		err = s.Reset(ctx, fleet.DefaultTenant, s.id)
+		err = do()
 	}
 	return err
 }
@@ -194,7 +207,7 @@ var outcomes = []outcome{
 	{name: "deadline-in-prefill", record: "request", prompt: long, change: deadline(150 * time.Millisecond)},
 	{name: "store-emptied-in-transfer", record: "request", prompt: long, phase: &fault.Transfer,
 		strike: func(ctx context.Context, s struck) error { return s.Empty(ctx) }},
-	{name: "gateway-died-and-the-deadline-passed", record: "request", prompt: slow, change: deadline(2500 * time.Millisecond), phase: &fault.Prefill, strike: kill("g1")},
+	{name: "gateway-died-and-the-deadline-passed", record: "request", prompt: slow, change: deadline(2500 * time.Millisecond), phase: &fault.Prefill, strike: then(durable, kill("g1"))},
 	{name: "reset-in-slow-prefill", record: "request", prompt: slow, phase: &fault.Prefill, strike: reset},
 
 	{name: "resumed", record: "request", prompt: long, change: resume, phase: &fault.Decode, strike: kill("d1")},
