@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/surehand/surehand/activities/ledger"
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 )
@@ -156,6 +158,24 @@ func nothing(ctx context.Context, within time.Duration, look func(context.Contex
 		case <-time.After(5 * pollEvery):
 		}
 	}
+}
+
+// Promise has the ledger promise blocks of an engine to an attempt that nobody
+// makes: a leak. It is forgotten by what it gives, else with its lease.
+func (f *Fleet) Promise(ctx context.Context, id string, blocks uint32, lease time.Duration) (forget func(context.Context) error, err error) {
+	engines, err := f.ledger.Engines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range engines {
+		if string(e.ID) != id {
+			continue
+		}
+		a := handoff.Attempt{Handoff: handoff.HandoffID(strings.ToLower("nobody." + rand.Text())), Epoch: 1, Nonce: handoff.Nonce(1)}
+		err := f.ledger.Reserve(ctx, ledger.ReserveRequest{Engine: e.ID, Incarnation: e.NodeIncarnation, Attempt: a, Blocks: blocks, Lease: lease})
+		return func(ctx context.Context) error { return f.ledger.Release(ctx, e.ID, a) }, err
+	}
+	return nil, fmt.Errorf("no engine is called %s", id)
 }
 
 // Accounts are the ledger's, of each engine.

@@ -87,7 +87,9 @@ func launch(t *testing.T, o fleet.Options) *stage {
 func shared(t *testing.T) *stage {
 	t.Helper()
 	if sharedStage == nil {
-		sharedStage = launch(t, chaos.Options())
+		o := chaos.Options()
+		o.GatewayArgs = append(o.GatewayArgs, "--leaks-every", "1s")
+		sharedStage = launch(t, o)
 	}
 	s := sharedStage
 	if err := s.Ready(t.Context()); err != nil {
