@@ -18,6 +18,7 @@ import (
 	"github.com/surehand/surehand/activities/engine/reference"
 	"github.com/surehand/surehand/activities/ledger/redisledger"
 	daemon "github.com/surehand/surehand/transferd/client"
+	"github.com/surehand/surehand/transferd/identity"
 )
 
 // Names of the processes that there is one of.
@@ -50,16 +51,23 @@ type Fleet struct {
 	controls map[string]*daemon.Control // by node
 	traces   *traces
 	database *database // nil: histories are in SQLite files
+	secure   *secure   // nil: everything is on loopback
 }
 
 // Start runs a fleet in dir and waits until it serves. The caller stops it,
 // also when Start fails.
-func Start(ctx context.Context, p Programs, dir string, o Options) (*Fleet, error) {
+func Start(ctx context.Context, p Programs, dir string, o Options) (f *Fleet, err error) {
 	o.defaults()
-	f := &Fleet{Options: o, Dir: dir, programs: p, spawn: newSpawner(), HTTP: map[string]string{}, GRPC: map[string]string{}, Pprof: map[string]string{},
+	f = &Fleet{Options: o, Dir: dir, programs: p, spawn: newSpawner(), HTTP: map[string]string{}, GRPC: map[string]string{}, Pprof: map[string]string{},
 		byName: map[string]*Process{}, engines: reference.NewConnections(nil), controls: map[string]*daemon.Control{}}
 	if len(dir) > 80 { // a socket's path has to fit into 108 bytes
 		return f, fmt.Errorf("directory %q is too deep for sockets", dir)
+	}
+	if o.Secure {
+		if f.secure, err = newSecure(dir); err != nil {
+			return f, err
+		}
+		f.engines = reference.NewConnections(f.secure.own)
 	}
 	for _, step := range []func(context.Context) error{f.startStores, f.startEngines, f.startGateways, f.connect} {
 		if err := step(ctx); err != nil {
@@ -120,7 +128,11 @@ func (f *Fleet) startEngines(ctx context.Context) error {
 	}
 	var daemons, engines []*Process
 	for _, s := range f.seats {
-		daemons = append(daemons, f.add(f.daemonSpec(s)))
+		d, err := f.daemonSpec(s)
+		if err != nil {
+			return err
+		}
+		daemons = append(daemons, f.add(d))
 	}
 	if err := startAll(ctx, daemons); err != nil {
 		return err
@@ -156,7 +168,7 @@ func (f *Fleet) connect(ctx context.Context) (err error) {
 		return err
 	}
 	for _, s := range f.seats {
-		if f.controls[s.node], err = daemon.Dial(s.control); err != nil {
+		if f.controls[s.node], err = f.control(s); err != nil {
 			return err
 		}
 	}
@@ -164,6 +176,23 @@ func (f *Fleet) connect(ctx context.Context) (err error) {
 		f.traces = follow(f.controls)
 	}
 	return nil
+}
+
+func (f *Fleet) control(s seat) (*daemon.Control, error) {
+	if f.secure == nil {
+		return daemon.Dial(s.control)
+	}
+	own, err := f.secure.identity(identity.Orchestrator, "fleet")
+	if err != nil {
+		return nil, err
+	}
+	source, err := identity.Open(own)
+	if err != nil {
+		return nil, err
+	}
+	c := source.TLS(identity.Orchestrator)
+	c.ServerName = s.node
+	return daemon.Dial(s.control, daemon.WithTLS(c))
 }
 
 // Process by name: temporal, redis, g1…, p1…, d1… and the daemons tp1…, td1….

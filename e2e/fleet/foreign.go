@@ -29,7 +29,7 @@ func Bare(p Programs, dir string) (*Fleet, error) {
 func (f *Fleet) Add(ctx context.Context, o Foreign) (*Process, error) {
 	s := spec{name: o.Name, path: o.Path, args: o.Args, env: o.Env, says: o.Says}
 	if o.Answers != "" {
-		s.answers = func(ctx context.Context) error { return answers200(ctx, o.Answers) }
+		s.answers = func(ctx context.Context) error { return answers200(ctx, once, o.Answers) }
 	}
 	if old := f.byName[o.Name]; old != nil {
 		if err := old.Kill(); err != nil {
@@ -45,10 +45,10 @@ func (f *Fleet) Add(ctx context.Context, o Foreign) (*Process, error) {
 // Address is a loopback address for one of them.
 func Address() (string, error) { return address() }
 
-func answers200(ctx context.Context, url string) error {
+func answers200(ctx context.Context, by *http.Client, url string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	return asked200(r)
+	return asked200(by, r)
 }

@@ -33,6 +33,8 @@ type Options struct {
 	Postgres    bool // histories in a PostgreSQL of the fleet's own, in place of SQLite files
 	Shards      int  // history shards there; 0: the server's default
 	Profiles    bool // Temporal and the gateways serve Go's profiles
+	// Secure has gateways, engines and daemons listen off loopback, by mutual TLS.
+	Secure bool
 }
 
 // Names of the models.

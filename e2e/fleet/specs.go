@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/surehand/surehand/transferd/identity"
 )
 
 // addresses gives so many.
@@ -83,14 +85,20 @@ func (f *Fleet) newSeat(role, id string) (seat, error) {
 	if err != nil {
 		return seat{}, err
 	}
+	for _, i := range []int{0, 2, 3} { // those that other hosts reach
+		if at[i], err = f.at(); err != nil {
+			return seat{}, err
+		}
+	}
 	return seat{id: id, role: role, engine: at[0], metrics: at[1], control: at[2], peer: at[3], daemonMetrics: at[4],
 		node: "t" + id, socket: filepath.Join(f.Dir, id+".sock")}, nil
 }
 
-func (f *Fleet) daemonSpec(s seat) spec {
-	return spec{name: s.node, path: f.programs.Transferd, says: true, listens: []string{s.control, s.peer}, args: []string{"--node", s.node,
+func (f *Fleet) daemonSpec(s seat) (spec, error) {
+	tls, err := f.secured(identity.Daemon, s.node, daemonTLS)
+	return spec{name: s.node, path: f.programs.Transferd, says: true, listens: []string{s.control, s.peer}, args: append([]string{"--node", s.node,
 		"--data", filepath.Join(f.Dir, "transferd-"+s.id), "--engine-socket", s.socket, "--control", s.control, "--peer", s.peer,
-		"--metrics", s.daemonMetrics, "--lease", f.Options.Lease.String()}}
+		"--metrics", s.daemonMetrics, "--lease", f.Options.Lease.String()}, tls...)}, err
 }
 
 func (f *Fleet) engineSpec(ctx context.Context, s seat) (spec, error) {
@@ -107,31 +115,48 @@ func (f *Fleet) engineSpec(ctx context.Context, s seat) (spec, error) {
 			args = append(args, f.Options.DecodeArgs...)
 		}
 	}
+	tls, err := f.secured(identity.Orchestrator, s.id, engineTLS)
+	args = append(args, tls...)
 	return spec{name: s.id, path: path, says: true, listens: []string{s.engine}, args: append(args, "--role", s.role, "--id", s.id,
-		"--listen", s.engine, "--transferd-control", s.control, "--redis", f.RedisURL, "--metrics", s.metrics)}, nil
+		"--listen", s.engine, "--transferd-control", s.control, "--redis", f.RedisURL, "--metrics", s.metrics)}, err
 }
 
 func (f *Fleet) gatewaySpec(id string) (spec, error) {
-	at, err := addresses(2)
-	if err != nil {
-		return spec{}, err
+	at := make([]string, 2)
+	for i := range at {
+		var err error
+		if at[i], err = f.at(); err != nil {
+			return spec{}, err
+		}
 	}
 	f.HTTP[id], f.GRPC[id] = at[0], at[1]
 	profiles, err := f.profiles(id)
+	if err != nil {
+		return spec{}, err
+	}
+	tls, err := f.secured(identity.Orchestrator, id, gatewayTLS)
+	profiles = append(profiles, tls...)
 	args := append([]string{"serve", "--listen", at[0], "--grpc", at[1], "--temporal", f.TemporalAddress, "--redis", f.RedisURL}, profiles...)
-	return spec{name: id, path: f.programs.Surehand, says: true, listens: at, answers: ready(at[0]), args: append(args, f.Options.gatewayArgs()...)}, err
+	return spec{name: id, path: f.programs.Surehand, says: true, listens: at, answers: f.ready(at[0]), args: append(args, f.Options.gatewayArgs()...)}, err
 }
 
 // once speaks HTTP without keeping connections.
 var once = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // ready asks a gateway whether it could serve a request now.
-func ready(address string) func(context.Context) error {
-	return func(ctx context.Context) error { return answers200(ctx, "http://"+address+"/readyz") }
+func (f *Fleet) ready(address string) func(context.Context) error {
+	if f.secure == nil {
+		return ready(address)
+	}
+	return func(ctx context.Context) error { return answers200(ctx, f.secure.web, "https://"+address+"/readyz") }
 }
 
-func asked200(r *http.Request) error {
-	resp, err := once.Do(r)
+func ready(address string) func(context.Context) error {
+	return func(ctx context.Context) error { return answers200(ctx, once, "http://"+address+"/readyz") }
+}
+
+func asked200(by *http.Client, r *http.Request) error {
+	resp, err := by.Do(r)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
@@ -35,7 +36,7 @@ import (
 // reason; the scan checks that they are where only this host reaches them. Off
 // loopback each of them refuses to listen without mutual TLS, or at all.
 var trusted = map[string]string{
-	"engine":  "an engine's orders come from gateways of this host; it listens on loopback only",
+	"engine":  "an engine's orders come from gateways of this host; off loopback it asks for a certificate of an orchestrator (TestEveryPortOffLoopbackWantsACertificate)",
 	"control": "a daemon off loopback asks for a certificate of an orchestrator (transferd/cmd/transferd: TLS)",
 	"peer":    "reads need a capability; a daemon off loopback asks for its peers' certificates",
 	"metrics": "numbers without a prompt or a key in them (checked below)",
@@ -78,6 +79,12 @@ func TestEveryPortOfEveryProcessIsGuardedOrListed(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("%d listeners\n%s", len(all), table.String())
+	for _, p := range g.Processes() {
+		logged, err := os.ReadFile(filepath.Join(g.Dir, p.Name()+".log"))
+		if what := g.silentText(string(logged)); err != nil || what != "" {
+			t.Errorf("%s logs %q: %v", p.Name(), what, err)
+		}
+	}
 }
 
 func (g *guarded) scan(t *testing.T, l fleet.Listener, purpose string) string {
@@ -201,9 +208,13 @@ func silent(t *testing.T, address string) {
 // those of the wrong kind of caller.
 func (g *guarded) routes(t *testing.T, address string) (n int) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client, base := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "http://"+address
+	if g.Options.Secure {
+		client, base = g.web(t, "caller/whoever", false), "https://"+address
+		defer client.CloseIdleConnections()
+	}
 	ask := func(method, path, authorization string) (int, string) {
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader(`{"model":"m","prompt":"p"}`))
+		r, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(`{"model":"m","prompt":"p"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +263,15 @@ func (g *guarded) routes(t *testing.T, address string) (n int) {
 // methods asks for each gRPC method that reflection tells, so none is forgotten.
 func (g *guarded) methods(t *testing.T, address string) (n int) {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	creds := insecure.NewCredentials()
+	if g.Options.Secure {
+		c, err := g.Secured("caller/whoever", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		creds = credentials.NewTLS(c)
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/fleet/fleettest"
 	"github.com/surehand/surehand/e2e/traffic"
+	"github.com/surehand/surehand/transferd/identity/authority"
 	"github.com/surehand/surehand/workers/access"
 )
 
@@ -32,6 +34,8 @@ const (
 type guarded struct {
 	*fleet.Fleet
 	keys map[string]string // by tenant, "operator" and "fleet"
+	file string            // the access file
+	text string            // what it held first
 }
 
 // names of the tenants; limited has quotas.
@@ -57,7 +61,7 @@ func open(t *testing.T, o fleet.Options) *guarded {
 	o.GatewayArgs = append(o.GatewayArgs, args...)
 	g.Fleet, err = fleet.Start(t.Context(), p, dir, o)
 	t.Cleanup(func() {
-		if err == nil {
+		if err == nil && g.Fleet != nil && len(g.HTTP) > 0 {
 			if held := g.AtRest(context.Background(), restWithin); held != nil {
 				t.Error(held)
 			}
@@ -66,6 +70,10 @@ func open(t *testing.T, o fleet.Options) *guarded {
 			t.Error(failed)
 		}
 	})
+	if errors.Is(err, fleet.ErrNoHost) {
+		err = nil
+		t.Skip(fleet.ErrNoHost)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,21 +89,44 @@ func open(t *testing.T, o fleet.Options) *guarded {
 // access writes the file and draws the keys.
 func (g *guarded) access(dir string) (args []string, err error) {
 	line := func(who string) string {
-		g.keys[who] = "sk-" + rand.Text()
-		sum := access.Digest(g.keys[who])
-		return fmt.Sprintf("{keys: [\"sha256:%s\"]}", hex.EncodeToString(sum[:]))
+		return strings.TrimSuffix(g.draw(who), "}") + fmt.Sprintf(", certificates: [\"spiffe://%s/caller/%s\"]}", fleet.TrustDomain, who)
 	}
 	quota := strings.TrimSuffix(line(limited), "}") + ", requests_per_second: 0.05, burst: 2, max_prompt_bytes: 100}"
 	text := fmt.Sprintf("tenants:\n  %s: %s\n  %s: %s\n  %s: %s\noperators:\n  alice: %s\nfleet: %s\n",
 		acme, line(acme), other, line(other), limited, quota, line(operator), line("fleet"))
-	file, key := filepath.Join(dir, "access.yaml"), filepath.Join(dir, "fleet.key")
-	return []string{"--access", file, "--fleet-key", key}, errors.Join(os.WriteFile(file, []byte(text), 0o600), os.WriteFile(key, []byte(g.keys["fleet"]), 0o600))
+	key := filepath.Join(dir, "fleet.key")
+	g.file, g.text = filepath.Join(dir, "access.yaml"), text
+	return []string{"--access", g.file, "--fleet-key", key}, errors.Join(g.write(text), os.WriteFile(key, []byte(g.keys["fleet"]), 0o600))
 }
 
+// draw gives somebody a key, and how the file tells of it.
+func (g *guarded) draw(who string) string {
+	g.keys[who] = "sk-" + rand.Text()
+	sum := access.Digest(g.keys[who])
+	return fmt.Sprintf("{keys: [\"sha256:%s\"]}", hex.EncodeToString(sum[:]))
+}
+
+// write puts another access file in the place of the one that is there.
+func (g *guarded) write(text string) error { return authority.Replace(g.file, []byte(text)) }
+
 func (g *guarded) client(t *testing.T, gateway string) *traffic.Client {
+	t.Helper()
 	c := traffic.NewClient(g.HTTP[gateway])
+	if g.Options.Secure {
+		c = traffic.NewClientWith("https://"+g.HTTP[gateway], g.web(t, "caller/"+acme, false))
+	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+// web speaks HTTP with a certificate for that path of the fleet's trust domain.
+func (g *guarded) web(t *testing.T, path string, stranger bool) *http.Client {
+	t.Helper()
+	c, err := g.Secured(path, stranger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: c}}
 }
 
 func (g *guarded) ask(who, prompt string, tokens int) traffic.Ask {
