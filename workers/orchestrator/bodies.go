@@ -51,7 +51,9 @@ func (b *bodies) drop(h handoff.HandoffID) {
 	delete(b.live, h)
 }
 
-// Body finds a body in memory, else by claim check.
+// Body finds a body in memory, else by claim check. Without one a body dies with
+// its gateway: nothing can be done under this epoch, but the client may bring the
+// body again to another gateway, for the next (rule 5c, clause 8).
 func (b *bodies) Body(ctx context.Context, tenant string, h handoff.HandoffID) (activities.Body, error) {
 	b.mu.Lock()
 	body, ok := b.live[h]
@@ -60,7 +62,7 @@ func (b *bodies) Body(ctx context.Context, tenant string, h handoff.HandoffID) (
 		return body, nil
 	}
 	if b.check == nil {
-		return activities.Body{}, handoff.Errorf(handoff.CodeGone, "the body of %s died with its gateway, and there is no claim check store", h)
+		return activities.Body{}, handoff.Errorf(handoff.CodeStaleIncarnation, "the body of %s died with its gateway, and there is no claim check store", h)
 	}
 	return b.check.Body(ctx, tenant, h)
 }

@@ -199,8 +199,8 @@ func (o *Orchestrator) readerInput(ctx context.Context, r Request, st steps.Stat
 	body := bodyOf(r)
 	if r.attach {
 		body, err = o.bodies.Body(ctx, in.Tenant, in.Plan.Attempt.Handoff)
-		if handoff.CodeOf(err) == handoff.CodeGone {
-			return in, nil // needed for another epoch only
+		if c := handoff.CodeOf(err); c == handoff.CodeGone || c == handoff.CodeStaleIncarnation {
+			return in, nil // nobody keeps it; needed for another epoch only
 		}
 		if err != nil {
 			return in, err
