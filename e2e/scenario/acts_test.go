@@ -1,3 +1,5 @@
+//go:build e2e
+
 package scenario
 
 import (
@@ -308,7 +310,8 @@ func (s *stage) leaked(t *testing.T, ctx context.Context, op operatev1.OperatorC
 	for {
 		l, err := op.Leaks(ctx, &operatev1.LeaksRequest{})
 		if err != nil {
-			t.Fatal(err)
+			all, why := op.Leaks(within(t, requestWithin), &operatev1.LeaksRequest{All: true})
+			t.Fatalf("%v; held by anyone: %v %v", err, all, why)
 		}
 		if i := slices.IndexFunc(l.GetHeld(), want); i >= 0 {
 			return l.GetHeld()[i]

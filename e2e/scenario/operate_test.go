@@ -67,7 +67,7 @@ func TestAnOperatorMovesALiveHandoffToAnotherEngine(t *testing.T) {
 		t.Errorf("an act without a reason: %v", err)
 	}
 	audit, err := op.Audit(ctx, &operatev1.AuditRequest{})
-	if err != nil || len(audit.GetEntries()) == 0 || !strings.HasSuffix(audit.GetEntries()[len(audit.GetEntries())-1].GetOn(), "/"+struck.Answer.Handoff) {
+	if err != nil || len(audit.GetEntries()) == 0 || !strings.HasSuffix(audit.GetEntries()[0].GetOn(), "/"+struck.Answer.Handoff) {
 		t.Errorf("the audit says %v %v", audit, err)
 	}
 	oneOwner(t, s.Since(struck.Mark))

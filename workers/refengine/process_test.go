@@ -93,7 +93,7 @@ func TestAnEngineThatIsStoppedEndsItsAttempts(t *testing.T) {
 	}
 	wantCode(t, "attach", <-attached, handoff.CodeUnavailable)
 	_, err = remote.Reserve(t.Context(), q)
-	wantCode(t, "reserve", err, handoff.CodeUnavailable)
+	wantCode(t, "reserve", err, handoff.CodeEngine)
 	eventually(t, "transferd closed the target", func() bool {
 		live, err := h.control.Describe(t.Context(), false)
 		return err == nil && live.GetTargetsLive() == 0 && live.GetTargetsQuarantined() == 0
