@@ -31,7 +31,8 @@ func (f *Fleet) Profile(ctx context.Context, dir string, load func(context.Conte
 	})
 	taken := make(chan error)
 	for name, address := range f.Pprof {
-		go func() { taken <- profile(ctx, address, filepath.Join(dir, name+".pprof")) }()
+		what := fmt.Sprintf("profile?seconds=%d", int(profiled.Seconds()))
+		go func() { taken <- SaveProfile(ctx, address, what, filepath.Join(dir, name+".pprof")) }()
 	}
 	var failed []error
 	for range f.Pprof {
@@ -42,8 +43,10 @@ func (f *Fleet) Profile(ctx context.Context, dir string, load func(context.Conte
 	return errors.Join(failed...)
 }
 
-func profile(ctx context.Context, address, to string) error {
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, int(profiled.Seconds()))
+// SaveProfile writes to a file what a process serves at address (Fleet.Pprof): what
+// is the profile's name, with its query.
+func SaveProfile(ctx context.Context, address, what, to string) error {
+	url := fmt.Sprintf("http://%s/debug/pprof/%s", address, what)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

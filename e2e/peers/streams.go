@@ -3,9 +3,7 @@ package peers
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -72,19 +70,7 @@ func (w *world) profileOpen(ctx context.Context, s *side, dir string) error {
 		return err
 	}
 	for _, name := range []string{"heap", "goroutine"} {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.f.Pprof[fleet.Gateway]+"/debug/pprof/"+name, nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return err
-		}
-		text, err := io.ReadAll(resp.Body)
-		if err = errors.Join(err, resp.Body.Close()); err == nil {
-			err = os.WriteFile(filepath.Join(dir, "open-"+name+".pprof"), text, 0o644)
-		}
-		if err != nil {
+		if err := fleet.SaveProfile(ctx, w.f.Pprof[fleet.Gateway], name, filepath.Join(dir, "open-"+name+".pprof")); err != nil {
 			return err
 		}
 	}
