@@ -10,6 +10,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
+	"github.com/surehand/surehand/contracts/rpc"
 	"github.com/surehand/surehand/workers/llamacpp/install"
 	"github.com/surehand/surehand/workers/llamacpp/libllama"
 	"github.com/surehand/surehand/workers/refengine/compute"
@@ -350,6 +352,36 @@ func TestWhatIsNotLlamaIsRefusedByName(t *testing.T) {
 			if _, err := Open(o); handoff.CodeOf(err) != handoff.CodeInvalid {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+	})
+}
+
+// What the engine tells transferd and the registry of its state is what moves, and
+// two such engines know that they fit.
+func TestAStateIsDescribedAsItMoves(t *testing.T) {
+	each(t, func(t *testing.T, w *Work) {
+		d := compute.Described(w)
+		b, err := rpc.EncodeLayout(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := rpc.DecodeLayout(b)
+		if err != nil || got.Layout.Fingerprint() != d.Layout.Fingerprint() {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if _, err := layout.Between(got, d); err != nil {
+			t.Error(err)
+		}
+		s, l := d.Layout.Shape("r", 130), w.Layout(1, 1)
+		if len(s.Groups) != 1 || int(s.Groups[0].BlockBytes) != l.RunBytes || int(s.Groups[0].Blocks) != l.BlocksFor(130) {
+			t.Errorf("%+v, want blocks of %d bytes", s, l.RunBytes)
+		}
+		var items int
+		for _, i := range s.Items {
+			items += int(i.Bytes)
+		}
+		if items > l.ItemsBytes {
+			t.Errorf("items of %d bytes, a slot has %d", items, l.ItemsBytes)
 		}
 	})
 }

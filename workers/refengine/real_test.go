@@ -2,8 +2,11 @@ package refengine
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ type host struct {
 	t       testing.TB
 	config  transferd.Config
 	daemon  *transferd.Daemon
+	audit   *lines
 	control *client.Control
 }
 
@@ -27,8 +31,9 @@ func newHost(t testing.TB, node handoff.NodeID) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, config: transferd.Config{Node: node, Data: filepath.Join(dir, "data"), EngineSocket: filepath.Join(dir, "e.sock"),
-		Control: "unix://" + filepath.Join(dir, "c.sock"), Peer: "127.0.0.1:0"}}
+	log := &lines{}
+	h := &host{t: t, audit: log, config: transferd.Config{Node: node, Data: filepath.Join(dir, "data"), EngineSocket: filepath.Join(dir, "e.sock"),
+		Control: "unix://" + filepath.Join(dir, "c.sock"), Peer: "127.0.0.1:0", Audit: slog.New(slog.NewTextHandler(log, nil))}}
 	h.start()
 	if h.control, err = client.Dial(h.config.Control); err != nil {
 		t.Fatal(err)
@@ -59,6 +64,24 @@ func (h *host) restart() {
 		h.t.Fatal(err)
 	}
 	h.start()
+}
+
+// lines is a log that is read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
 }
 
 type realMover struct {

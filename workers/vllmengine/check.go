@@ -1,6 +1,7 @@
 package vllmengine
 
 import (
+	"crypto/sha256"
 	"time"
 
 	"github.com/surehand/surehand/activities/engine"
@@ -81,7 +82,16 @@ func (e *Engine) request(plan *transferv1.Plan, role enginev1.Role, prompt []byt
 	if c.CacheSalt == "" {
 		c.CacheSalt = plan.GetAttempt().GetHandoff() // shared with nobody
 	}
-	return c.withPlan(&enginev1.RequestPlan{Plan: plan, Role: role, LeaseMs: lease.Milliseconds()})
+	return c.withPlan(&enginev1.RequestPlan{Plan: plan, Role: role, LeaseMs: lease.Milliseconds(), Tenant: tenant(salt)})
+}
+
+// tenant names who shares prefixes without giving the salt away; nobody without one.
+func tenant(salt string) []byte {
+	if salt == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(salt))
+	return sum[:]
 }
 
 func checkStops(stops []string) error {

@@ -90,8 +90,18 @@ func (c *connector) greet(conn *client.Peer, hello *enginev1.ConnectorHello) err
 	if hello == nil {
 		return handoff.Errorf(handoff.CodeInvalid, "the connector's first word is no hello")
 	}
-	if _, err := rpc.FromDigest("layout", hello.GetLayout()); err != nil {
+	fingerprint, err := rpc.FromDigest("layout", hello.GetLayout())
+	if err != nil {
 		return err
+	}
+	if len(hello.GetDescribed()) > 0 {
+		d, err := rpc.DecodeLayout(hello.GetDescribed())
+		if err != nil {
+			return err
+		}
+		if is := d.Layout.Fingerprint(); is != fingerprint {
+			return handoff.Errorf(handoff.CodeInvalid, "the connector describes layout %s and names %s", is, fingerprint)
+		}
 	}
 	if hello.GetRevision() == "" || hello.GetBlockTokens() == 0 || hello.GetBlocks() == 0 || hello.GetMaxTokens() == 0 {
 		return handoff.Errorf(handoff.CodeInvalid, "the connector's hello lacks a revision, its blocks or its context")

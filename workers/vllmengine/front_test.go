@@ -2,6 +2,8 @@ package vllmengine
 
 import (
 	"context"
+	"crypto/sha256"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -14,6 +16,9 @@ import (
 func TestDsRequestGoesFirstAndItsAnswerComesAfterTheCommit(t *testing.T) {
 	r := newRig(t, nil)
 	q := r.reserve()
+	if want := sha256.Sum256([]byte("t")); string(q.plan.GetTenant()) != string(want[:]) {
+		t.Errorf("vLLM was asked for tenant %x", q.plan.GetTenant())
+	}
 	if q.plan.GetRole() != enginev1.Role_ROLE_DECODE || q.plan.GetLeaseMs() != 1000 || q.CacheSalt != "t" || string(q.Prompt) != "[1,2,3]" || !q.Stream {
 		t.Errorf("vLLM was asked %+v under %v", q.completion, q.plan)
 	}
@@ -291,6 +296,47 @@ func TestPlansOfAnotherLifeOrModelAreRefused(t *testing.T) {
 	wantCode(t, err, handoff.CodeConflict)
 	r.over(false, "")
 	r.freed(false)
+}
+
+// What a layout stands for goes on to the registry, so that a pair that does not fit
+// is refused with the field in which it differs.
+func TestALayoutIsToldWithWhatItStandsFor(t *testing.T) {
+	r := newRig(t, nil)
+	d := r.front.Description()
+	got, err := rpc.DecodeLayout(d.GetDescribed())
+	if is := got.Layout.Fingerprint(); err != nil || string(d.GetLayout()) != string(is[:]) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	c := newConnector(nil, slog.New(slog.DiscardHandler))
+	for name, change := range map[string]func(*enginev1.ConnectorHello){
+		"another layout": func(h *enginev1.ConnectorHello) { h.Layout[0]++ },
+		"no layout":      func(h *enginev1.ConnectorHello) { h.Described = []byte{0xff} },
+		"no fingerprint": func(h *enginev1.ConnectorHello) { h.Layout = h.Layout[:31] },
+	} {
+		h := hello()
+		change(h)
+		if err := c.greet(nil, h); handoff.CodeOf(err) != handoff.CodeInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	undescribed := hello()
+	undescribed.Described = nil // as a connector of an earlier release says it
+	if err := c.greet(nil, undescribed); err != nil {
+		t.Error(err)
+	}
+}
+
+// A tenant is told to transferd as a digest of its salt, and never the salt.
+func TestATenantIsToldWithoutItsSalt(t *testing.T) {
+	r := newRig(t, nil)
+	r.reserve()
+	q := reservation
+	q.Plan.Attempt.Handoff, q.TenantSalt = "of-nobody", ""
+	go func() { _, _ = r.engine.Reserve(t.Context(), q) }() // it ends with the test
+	of := <-r.requests
+	if len(of.plan.GetTenant()) != 0 || of.CacheSalt != "of-nobody" {
+		t.Errorf("without a salt: tenant %x, cache salt %q", of.plan.GetTenant(), of.CacheSalt)
+	}
 }
 
 func TestAPromptIsTheTokensThatVLLMMakesOfIt(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/surehand/surehand/activities/engine/reference"
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/layout"
 	"github.com/surehand/surehand/contracts/rpc"
 )
 
@@ -39,6 +40,19 @@ var (
 	}
 	token = handoff.Token{Attempt: plan.Attempt, Node: "te", Incarnation: 3, Generation: 5}
 )
+
+// lies is how the engine's memory lies.
+var lies = layout.Described{Layout: layout.Layout{BlockTokens: 128, Parallel: 1, Caches: []layout.Cache{{Name: "kv0", Layers: 4, KVHeads: 2, HeadDim: 32,
+	DType: "float32", Packing: layout.PackedKV, Order: layout.HND, Interior: "vllm"}}}, Model: layout.Model{Heads: []uint32{2}}}
+
+func hello() *enginev1.ConnectorHello {
+	fingerprint := lies.Layout.Fingerprint()
+	described, err := rpc.EncodeLayout(lies)
+	if err != nil {
+		panic(err)
+	}
+	return &enginev1.ConnectorHello{Engine: "e", Revision: "r", Layout: fingerprint[:], Described: described, BlockTokens: 128, Blocks: 63, MaxTokens: 1024, Model: "tiny"}
+}
 
 // request is one that reached vLLM.
 type request struct {
@@ -80,8 +94,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 			}
 			r.connector = conn
 		}
-		r.say(&enginev1.ConnectorMessage{Body: &enginev1.ConnectorMessage_Hello{Hello: &enginev1.ConnectorHello{
-			Engine: "e", Revision: "r", Layout: make([]byte, 32), BlockTokens: 128, Blocks: 63, MaxTokens: 1024, Model: "tiny"}}})
+		r.say(&enginev1.ConnectorMessage{Body: &enginev1.ConnectorMessage_Hello{Hello: hello()}})
 		r.say(&enginev1.ConnectorMessage{Body: &enginev1.ConnectorMessage_Beside{Beside: &enginev1.ConnectorBeside{
 			Attached: true, Node: "te", Incarnation: 3, PeerAddress: "127.0.0.1:2"}}})
 	})

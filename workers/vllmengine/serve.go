@@ -84,7 +84,7 @@ func (e *Engine) Description() *enginev1.Description {
 		model = hello.GetModel()
 	}
 	return &enginev1.Description{
-		Engine: string(e.c.ID), Role: roles[e.c.Role], Model: model, Revision: hello.GetRevision(), Layout: hello.GetLayout(),
+		Engine: string(e.c.ID), Role: roles[e.c.Role], Model: model, Revision: hello.GetRevision(), Layout: hello.GetLayout(), Described: hello.GetDescribed(),
 		BlockTokens: hello.GetBlockTokens(), Blocks: hello.GetBlocks(), BlocksFree: load.GetBlocksFree(),
 		Running: load.GetRunning(), Waiting: load.GetWaiting(),
 		Node: beside.GetNode(), NodeIncarnation: beside.GetIncarnation(), ControlAddress: e.c.Control, PeerAddress: beside.GetPeerAddress(), PeerProtocol: beside.GetPeerProtocol(),

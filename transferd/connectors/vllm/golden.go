@@ -28,6 +28,10 @@ var example = handoff.Plan{
 var exampleLayout = layout.Layout{BlockTokens: 128, Parallel: 1, Caches: []layout.Cache{{Name: "kv0", Layers: 4, KVHeads: 2, HeadDim: 32,
 	DType: "float32", Packing: layout.PackedKV, Order: layout.HND, Interior: "vllm/0.32.0/cpu"}}}
 
+var exampleDescribed = layout.Described{Layout: exampleLayout, Model: layout.Model{Heads: []uint32{2}}}
+
+var exampleTenant = handoff.Digest{4, 5, 6}
+
 // frame is one message with its length before it, as it goes over a socket.
 type frame struct {
 	Name string `json:"name"`
@@ -54,6 +58,7 @@ type golden struct {
 	Checksums   []checksum    `json:"checksums"`
 	Layout      layout.Layout `json:"layout"`
 	Fingerprint string        `json:"fingerprint"`
+	Described   string        `json:"described"`
 	Shape       string        `json:"shape"` // of 300 tokens under revision "golden"
 	RequestPlan string        `json:"request_plan"`
 }
@@ -62,6 +67,11 @@ func goldens() ([]byte, error) {
 	g := golden{Layout: exampleLayout}
 	fingerprint := exampleLayout.Fingerprint()
 	g.Fingerprint = hex.EncodeToString(fingerprint[:])
+	described, err := rpc.EncodeLayout(exampleDescribed)
+	if err != nil {
+		return nil, err
+	}
+	g.Described = hex.EncodeToString(described)
 	for _, m := range messages() {
 		b, err := framed(m.message)
 		if err != nil {
@@ -86,7 +96,7 @@ func goldens() ([]byte, error) {
 		return nil, err
 	}
 	g.Shape = hex.EncodeToString(shape)
-	plan, err := marshal(&enginev1.RequestPlan{Plan: rpc.Plan(example), Role: enginev1.Role_ROLE_DECODE, LeaseMs: 2000})
+	plan, err := marshal(&enginev1.RequestPlan{Plan: rpc.Plan(example), Role: enginev1.Role_ROLE_DECODE, LeaseMs: 2000, Tenant: exampleTenant[:]})
 	if err != nil {
 		return nil, err
 	}
@@ -113,17 +123,18 @@ type named struct {
 func messages() []named {
 	a := rpc.Attempt(example.Attempt)
 	fingerprint := exampleLayout.Fingerprint()
+	described, _ := rpc.EncodeLayout(exampleDescribed) // goldens refuses one that cannot be encoded
 	shape := rpc.Shape(exampleLayout.Shape("golden", 300))
 	offsets := []uint64{0, 65536, 1 << 33, 42, 7, 8, 9, 10, 11, 12, 13, 14}
 	token := rpc.Token(handoff.Token{Attempt: example.Attempt, Node: "td1", Incarnation: example.D.Incarnation, Generation: 5})
 	engine := func(id uint64, m *transferv1.EngineMessage) *transferv1.EngineMessage { m.Id = id; return m }
 	return []named{
 		{"attach", engine(1, &transferv1.EngineMessage{Body: &transferv1.EngineMessage_Attach{Attach: &transferv1.Attach{
-			Engine: "d1", SegmentBytes: 1 << 26, FlagSlots: 128, Revision: "golden", Layout: fingerprint[:]}}})},
+			Engine: "d1", SegmentBytes: 1 << 26, FlagSlots: 128, Revision: "golden", Layout: fingerprint[:], Described: rpc.Layout(exampleDescribed)}}})},
 		{"open target", engine(2, &transferv1.EngineMessage{Body: &transferv1.EngineMessage_OpenTarget{OpenTarget: &transferv1.OpenTarget{
 			Plan: rpc.Plan(example), Shape: shape, Offsets: offsets, FlagSlot: 3, LeaseMs: 2000, Held: []uint32{0, 3, 6, 9}}}})},
 		{"open source", engine(3, &transferv1.EngineMessage{Body: &transferv1.EngineMessage_OpenSource{OpenSource: &transferv1.OpenSource{
-			Plan: rpc.Plan(example), Shape: shape, Offsets: offsets, LeaseMs: 2000, Blocks: []uint32{4, 5, 6}}}})},
+			Plan: rpc.Plan(example), Shape: shape, Offsets: offsets, LeaseMs: 2000, Blocks: []uint32{4, 5, 6}, Tenant: exampleTenant[:]}}})},
 		{"announce", &transferv1.EngineMessage{Body: &transferv1.EngineMessage_Announce{Announce: &transferv1.Announce{
 			Attempt: a, Pieces: []uint32{0, 1}, Digests: []uint32{0xffffffff, 7}}}}},
 		{"seal", engine(4, &transferv1.EngineMessage{Body: &transferv1.EngineMessage_Seal{Seal: &transferv1.Seal{Attempt: a}}})},
@@ -145,7 +156,7 @@ func messages() []named {
 			Attempt: a, State: transferv1.TargetState_TARGET_STATE_CLOSED, Drained: true, Cause: handoff.CodeLease.String()}}}},
 		{"source drained", &transferv1.DaemonMessage{Body: &transferv1.DaemonMessage_SourceEvent{SourceEvent: &transferv1.SourceEvent{Attempt: a, Drained: true}}}},
 		{"hello", &enginev1.ConnectorMessage{Body: &enginev1.ConnectorMessage_Hello{Hello: &enginev1.ConnectorHello{
-			Engine: "d1", Revision: "golden", Layout: fingerprint[:], BlockTokens: 128, Blocks: 256, MaxTokens: 1024, Version: "v", Model: "tiny"}}}},
+			Engine: "d1", Revision: "golden", Layout: fingerprint[:], BlockTokens: 128, Blocks: 256, MaxTokens: 1024, Version: "v", Model: "tiny", Described: described}}}},
 		{"target", &enginev1.ConnectorMessage{Body: &enginev1.ConnectorMessage_Target{Target: &enginev1.ConnectorTarget{
 			Attempt: a, Token: token, PromptTokens: 300, CachedTokens: 128, Blocks: 3}}}},
 		{"wake", &enginev1.FrontMessage{Body: &enginev1.FrontMessage_Wake{Wake: &enginev1.FrontWake{}}}},

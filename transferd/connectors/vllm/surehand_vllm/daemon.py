@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import constants, wire
+from .layout import Form
 from .link import SEND_TIMEOUT, Link, connect
 from .memory import FlagPage
 from .wire import Key, Refusal
@@ -255,9 +256,11 @@ def _events(m: Any) -> list[Event]:
     return out
 
 
-def attach_message(engine: str, segment_bytes: int, slots: int, revision: str, layout: bytes) -> Any:
+def attach_message(engine: str, segment_bytes: int, slots: int, form: Form) -> Any:
     m = wire.EngineMessage()
     m.attach.engine, m.attach.segment_bytes, m.attach.flag_slots = engine, segment_bytes, slots
-    m.attach.revision, m.attach.layout = revision, layout
+    m.attach.revision, m.attach.layout = form.revision, form.layout
+    if form.described is not None:
+        m.attach.described.CopyFrom(form.described)
     assert m.ByteSize() <= constants.MAX_FIRST_BYTES
     return m.attach

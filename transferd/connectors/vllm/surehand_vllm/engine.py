@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import constants
-from .layout import Cache, Form, fingerprint, order_of
+from .layout import Cache, Form, description, fingerprint, order_of
 from .wire import Refusal
 from .worker import Registered
 
@@ -66,4 +66,4 @@ def form_of(vllm_config: Any, kv_cache_config: Any, worker: Registered, revision
         caches.append(cache)
         layers.append(own)
     modules = tuple(name for group in groups for name in group.layer_names)
-    return Form(revision, fingerprint(tokens, caches), tokens, tuple(c.name for c in caches), tuple(layers), modules)
+    return Form(revision, fingerprint(tokens, caches), tokens, tuple(c.name for c in caches), tuple(layers), modules, description(tokens, caches))

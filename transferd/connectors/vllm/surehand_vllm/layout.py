@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from .wire import Refusal, Shape
+from .wire import LayoutDescription, Refusal, Shape
 
 _DTYPES = ("float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int8")
 
@@ -50,6 +50,14 @@ def fingerprint(block_tokens: int, caches: list[Cache]) -> bytes:
     return hashlib.sha256(text).digest()
 
 
+def description(block_tokens: int, caches: list[Cache]) -> Any:
+    """What the fingerprint stands for. With one rank every head is that rank's."""
+    m = LayoutDescription(block_tokens=block_tokens, parallel=1, heads=[c.kv_heads for c in caches])
+    for c in caches:
+        m.caches.add(name=c.name, layers=c.layers, kv_heads=c.kv_heads, head_dim=c.head_dim, dtype=c.dtype, packing="packed", order=c.order, interior=c.interior)
+    return m
+
+
 @dataclass(frozen=True)
 class Layer:
     """Where one layer's blocks lie in the segment."""
@@ -72,6 +80,7 @@ class Form:
     names: tuple[str, ...]
     layers: tuple[tuple[Layer, ...], ...]
     modules: tuple[str, ...] = ()  # vLLM's names of all layers, in their order
+    described: Any = None  # what layout stands for
 
     @property
     def depth(self) -> int:

@@ -51,7 +51,7 @@ class Scheduler:
         platform = self._extra("platform", "") or _platform()
         self._form = form_of(self._config, self._kv_cache_config, worker, revision, platform)
         flags = FlagPage(2 * self._config.scheduler_config.max_num_seqs + SPARE_SLOTS)
-        hello = attach_message(self._engine, worker.bytes, flags.slots, self._form.revision, self._form.layout)
+        hello = attach_message(self._engine, worker.bytes, flags.slots, self._form)
         self._daemon = Daemon(self._extra("transferd_socket", ""), hello, [fd, flags.fd], flags, self._event, self._log)
         self._duties = Duties(self._daemon.attached, self._log)
         self._front = Front(self._extra("front_socket", ""), self._state, self._load, self._steps.wake, self._drop, self._log)
@@ -152,6 +152,8 @@ class Scheduler:
         hello.block_tokens, hello.blocks = self._form.block_tokens, self._kv_cache_config.num_blocks - 1  # one is nobody's
         hello.max_tokens, hello.version = model.max_model_len, f"surehand-vllm beside vllm {vllm_version()}"
         hello.model = name[0] if isinstance(name, list) else str(name or model.model)
+        if self._form.described is not None:
+            hello.described = self._form.described.SerializeToString(deterministic=True)
         beside = self._beside(self._daemon.attached.is_set())
         # Attached comes last: with it the engine takes requests, and what it could take must be known.
         return [wire.ConnectorMessage(hello=hello), wire.ConnectorMessage(load=self._load()), wire.ConnectorMessage(beside=beside)]

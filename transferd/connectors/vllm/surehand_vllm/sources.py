@@ -339,7 +339,7 @@ def _spec(s: Source, form: Form) -> Any:
     m.shape.CopyFrom(form.shape(s.prompt))
     m.offsets.extend(form.offsets(s.blocks))
     m.blocks.extend(sorted({b for ids in s.blocks for b in ids}))
-    m.lease_ms = s.plan.lease_ms
+    m.lease_ms, m.tenant = s.plan.lease_ms, s.plan.tenant
     return m
 
 

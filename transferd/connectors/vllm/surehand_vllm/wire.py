@@ -42,6 +42,7 @@ EngineMessage = message("surehand.transfer.v1.EngineMessage")
 DaemonMessage = message("surehand.transfer.v1.DaemonMessage")
 Attempt = message("surehand.transfer.v1.Attempt")
 Shape = message("surehand.transfer.v1.Shape")
+LayoutDescription = message("surehand.transfer.v1.LayoutDescription")
 RequestPlan = message("surehand.engine.v1.RequestPlan")
 ConnectorMessage = message("surehand.engine.v1.ConnectorMessage")
 FrontMessage = message("surehand.engine.v1.FrontMessage")
@@ -109,6 +110,8 @@ def request_plan(params: dict[str, Any] | None) -> Message | None:
         raise Refusal("invalid", "the request's plan names no attempt")
     if plan.role not in (ROLE_PREFILL, ROLE_DECODE):
         raise Refusal("invalid", f"role {plan.role} of the request's plan")
+    if len(plan.tenant) not in (0, 32):
+        raise Refusal("invalid", f"tenant of {len(plan.tenant)} bytes")
     if not constants.LEASE_MIN_MS <= plan.lease_ms <= constants.LEASE_MAX_MS:
         raise Refusal("invalid", f"lease of {plan.lease_ms} ms")
     return plan

@@ -6,7 +6,7 @@ from transferd import Transferd
 from surehand_vllm import wire
 from surehand_vllm.daemon import Daemon, attach_message
 from surehand_vllm.duties import Duties
-from surehand_vllm.layout import Form, Layer
+from surehand_vllm.layout import Cache, Form, Layer, description, fingerprint
 from surehand_vllm.memory import FlagPage, memfd
 from surehand_vllm.sources import Sources
 from surehand_vllm.steps import Steps
@@ -14,7 +14,8 @@ from surehand_vllm.targets import Targets
 
 LOG = logging.getLogger("test")
 BLOCK = 64
-FORM = Form("r", b"\1" * 32, 16, ("kv0",), ((Layer(0, BLOCK, BLOCK), Layer(64 * BLOCK, BLOCK, BLOCK)),))
+CACHES = [Cache("kv0", 2, 1, 1, "int8", "hnd", "as the test says")]
+FORM = Form("r", fingerprint(16, CACHES), 16, ("kv0",), ((Layer(0, BLOCK, BLOCK), Layer(64 * BLOCK, BLOCK, BLOCK)),), described=description(16, CACHES))
 
 
 class Told:
@@ -37,7 +38,7 @@ class Rig:
         self.transferd = Transferd(tmp_path / "td.sock")
         self.segment = bytearray(128 * BLOCK)
         self.flags = FlagPage(4)
-        hello = attach_message("e", len(self.segment), 4, "r", FORM.layout)
+        hello = attach_message("e", len(self.segment), 4, FORM)
         self.daemon = Daemon(self.transferd.path, hello, [memfd("seg", 128 * BLOCK), self.flags.fd], self.flags, self.event, LOG)
         self.duties, self.steps, self.front = Duties(self.daemon.attached, LOG), Steps(), Told()
         common = (self.daemon, self.duties, self.steps, self.front, FORM)
@@ -46,7 +47,7 @@ class Rig:
         self.events = []
         self.daemon.start(5)
         self.duties.start()
-        self.transferd.next()
+        self.attach = self.transferd.next().attach
 
     def event(self, e):
         self.events.append(e)

@@ -5,17 +5,18 @@ import time
 
 import google_crc32c
 import pytest
-from conftest import BLOCK
+from conftest import BLOCK, FORM
 from transferd import event
 
 from surehand_vllm import wire
 from surehand_vllm.wire import Key
 
 KEY = Key("h", 1, 7)
+TENANT = bytes(range(32))
 
 
 def plan():
-    m = wire.RequestPlan(lease_ms=1000)
+    m = wire.RequestPlan(lease_ms=1000, tenant=TENANT)
     m.plan.attempt.CopyFrom(KEY.message())
     return m
 
@@ -203,7 +204,7 @@ def seal(rig):
 
 def test_a_finished_prefill_is_announced_with_its_digests_then_sealed(rig):
     opened, announced, _ = seal(rig)
-    assert list(opened.open_source.blocks) == [3, 4]
+    assert list(opened.open_source.blocks) == [3, 4] and opened.open_source.tenant == TENANT
     assert announced.announce.digests[0] == google_crc32c.value(b"x" * BLOCK)
     assert announced.announce.digests[1] == google_crc32c.value(bytes(BLOCK))
     until(lambda: rig.front.of("source"))
@@ -369,6 +370,12 @@ def test_a_refused_opening_leaves_the_request_to_vllm(rig):
 
 def test_memory_and_flags_travel_beside_the_attach(rig):
     assert len(rig.transferd.fds) == 2
+
+
+def test_the_attach_says_what_its_layout_stands_for(rig):
+    assert rig.attach.layout == FORM.layout and rig.attach.described == FORM.described
+    (cache,) = rig.attach.described.caches
+    assert (cache.name, cache.layers, cache.kv_heads, cache.packing) == ("kv0", 2, 1, "packed") and list(rig.attach.described.heads) == [1]
 
 
 def test_an_idle_step_waits_and_a_busy_one_does_not(rig):

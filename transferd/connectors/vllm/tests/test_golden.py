@@ -63,6 +63,11 @@ def test_a_layout_has_the_same_fingerprint_on_both_sides():
     assert layout.fingerprint(g["BlockTokens"] * 2, caches()).hex() != GOLDEN["fingerprint"]
 
 
+def test_a_layout_is_described_as_the_daemon_reads_it():
+    m = layout.description(GOLDEN["layout"]["BlockTokens"], caches())
+    assert m.SerializeToString(deterministic=True).hex() == GOLDEN["described"]
+
+
 def test_a_prompt_has_the_same_shape_on_both_sides():
     form = layout.Form(
         "golden", bytes.fromhex(GOLDEN["fingerprint"]), 128, ("kv0",),
@@ -74,7 +79,7 @@ def test_a_prompt_has_the_same_shape_on_both_sides():
 def test_a_plan_comes_as_it_was_sent_and_a_broken_one_is_refused():
     plan = wire.request_plan({"surehand": GOLDEN["request_plan"]})
     assert (plan.plan.attempt.handoff, plan.plan.attempt.epoch, plan.plan.d.incarnation) == ("h-golden", 3, 1 << 60)
-    assert plan.role == wire.ROLE_DECODE
+    assert plan.role == wire.ROLE_DECODE and plan.tenant[:3] == bytes([4, 5, 6]) and len(plan.tenant) == 32
     assert wire.request_plan(None) is None and wire.request_plan({"other": 1}) is None
     for broken in ("", "!", GOLDEN["request_plan"][:-8], 7, "AAAA"):
         with pytest.raises(wire.Refusal) as e:

@@ -328,6 +328,7 @@ type RequestPlan struct {
 	Plan          *v1.Plan               `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
 	Role          Role                   `protobuf:"varint,2,opt,name=role,proto3,enum=surehand.engine.v1.Role" json:"role,omitempty"` // prefill: source; decode: target
 	LeaseMs       int64                  `protobuf:"varint,3,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	Tenant        []byte                 `protobuf:"bytes,4,opt,name=tenant,proto3" json:"tenant,omitempty"` // of OpenSource: whose state it is; empty: not said
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -383,16 +384,25 @@ func (x *RequestPlan) GetLeaseMs() int64 {
 	return 0
 }
 
+func (x *RequestPlan) GetTenant() []byte {
+	if x != nil {
+		return x.Tenant
+	}
+	return nil
+}
+
 type ConnectorHello struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
-	Revision      string                 `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Layout        []byte                 `protobuf:"bytes,3,opt,name=layout,proto3" json:"layout,omitempty"`
-	BlockTokens   uint32                 `protobuf:"varint,4,opt,name=block_tokens,json=blockTokens,proto3" json:"block_tokens,omitempty"`
-	Blocks        uint32                 `protobuf:"varint,5,opt,name=blocks,proto3" json:"blocks,omitempty"`
-	MaxTokens     uint32                 `protobuf:"varint,6,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"` // context
-	Version       string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`                       // of connector and engine, for people
-	Model         string                 `protobuf:"bytes,8,opt,name=model,proto3" json:"model,omitempty"`                           // the name that the engine serves
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Engine      string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
+	Revision    string                 `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Layout      []byte                 `protobuf:"bytes,3,opt,name=layout,proto3" json:"layout,omitempty"`
+	BlockTokens uint32                 `protobuf:"varint,4,opt,name=block_tokens,json=blockTokens,proto3" json:"block_tokens,omitempty"`
+	Blocks      uint32                 `protobuf:"varint,5,opt,name=blocks,proto3" json:"blocks,omitempty"`
+	MaxTokens   uint32                 `protobuf:"varint,6,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"` // context
+	Version     string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`                       // of connector and engine, for people
+	Model       string                 `protobuf:"bytes,8,opt,name=model,proto3" json:"model,omitempty"`                           // the name that the engine serves
+	// What layout stands for, a LayoutDescription; empty: the engine does not say.
+	Described     []byte `protobuf:"bytes,9,opt,name=described,proto3" json:"described,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -481,6 +491,13 @@ func (x *ConnectorHello) GetModel() string {
 		return x.Model
 	}
 	return ""
+}
+
+func (x *ConnectorHello) GetDescribed() []byte {
+	if x != nil {
+		return x.Described
+	}
+	return nil
 }
 
 // ConnectorBeside is the transferd beside the engine; attached is false while
@@ -1169,11 +1186,12 @@ const file_surehand_engine_v1_connector_proto_rawDesc = "" +
 	"\fFrontMessage\x123\n" +
 	"\x04wake\x18\x01 \x01(\v2\x1d.surehand.engine.v1.FrontWakeH\x00R\x04wake\x123\n" +
 	"\x04drop\x18\x02 \x01(\v2\x1d.surehand.engine.v1.FrontDropH\x00R\x04dropB\x06\n" +
-	"\x04body\"\x86\x01\n" +
+	"\x04body\"\x9e\x01\n" +
 	"\vRequestPlan\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.surehand.transfer.v1.PlanR\x04plan\x12,\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x18.surehand.engine.v1.RoleR\x04role\x12\x19\n" +
-	"\blease_ms\x18\x03 \x01(\x03R\aleaseMs\"\xe6\x01\n" +
+	"\blease_ms\x18\x03 \x01(\x03R\aleaseMs\x12\x16\n" +
+	"\x06tenant\x18\x04 \x01(\fR\x06tenant\"\x84\x02\n" +
 	"\x0eConnectorHello\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x16\n" +
@@ -1183,7 +1201,8 @@ const file_surehand_engine_v1_connector_proto_rawDesc = "" +
 	"\n" +
 	"max_tokens\x18\x06 \x01(\rR\tmaxTokens\x12\x18\n" +
 	"\aversion\x18\a \x01(\tR\aversion\x12\x14\n" +
-	"\x05model\x18\b \x01(\tR\x05model\"\xab\x01\n" +
+	"\x05model\x18\b \x01(\tR\x05model\x12\x1c\n" +
+	"\tdescribed\x18\t \x01(\fR\tdescribed\"\xab\x01\n" +
 	"\x0fConnectorBeside\x12\x1a\n" +
 	"\battached\x18\x01 \x01(\bR\battached\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12 \n" +
