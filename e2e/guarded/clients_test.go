@@ -45,7 +45,7 @@ func TestPythonsOpenAIClientSeesWhatItsUsersExpect(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, interpreter, "testdata/client.py")
-	c.Env = append(os.Environ(), "URL=http://"+g.HTTP["g1"]+"/v1", "MODEL="+g.Options.ModelName(),
+	c.Env = append(os.Environ(), "URL=http://"+g.HTTP["g1"]+"/v1", "OTHER_URL=http://"+g.HTTP["g2"]+"/v1", "MODEL="+g.Options.ModelName(),
 		"KEY_ACME="+g.keys[acme], "KEY_OTHER="+g.keys[other], "KEY_LIMITED="+g.keys[limited])
 	out, err := c.CombinedOutput()
 	t.Logf("%s", out)

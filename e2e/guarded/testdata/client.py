@@ -7,12 +7,12 @@ import uuid
 
 import openai
 
-URL, MODEL = os.environ["URL"], os.environ["MODEL"]
+URL, OTHER_URL, MODEL = os.environ["URL"], os.environ["OTHER_URL"], os.environ["MODEL"]
 KEYS = {name: os.environ["KEY_" + name.upper()] for name in ("acme", "other", "limited")}
 
 
-def client(who="acme", key=None, retries=0):
-    return openai.OpenAI(base_url=URL, api_key=key or KEYS[who], max_retries=retries, timeout=30)
+def client(who="acme", key=None, retries=0, url=URL):
+    return openai.OpenAI(base_url=url, api_key=key or KEYS[who], max_retries=retries, timeout=30)
 
 
 def words(n):
@@ -151,6 +151,45 @@ class Responses(unittest.TestCase):
             time.sleep(0.05)
             r = client().responses.retrieve(r.id)
         self.assertEqual(r.status, "cancelled")
+
+    def test_a_streamed_response(self):
+        events = list(client().responses.create(model=MODEL, input="Now", max_output_tokens=6, stream=True))
+        kinds = [e.type for e in events]
+        self.assertEqual(kinds[:4] + kinds[-4:], ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
+                                                  "response.output_text.done", "response.content_part.done", "response.output_item.done", "response.incomplete"])
+        deltas = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+        self.assertEqual(deltas.split(), words(6).split())
+        self.assertEqual((events[-1].response.output_text, events[-1].response.usage.output_tokens), (deltas, 6))
+        numbers = [e.sequence_number for e in events]
+        self.assertEqual(numbers, sorted(set(numbers)))
+
+    def test_the_helper_that_gathers_a_stream(self):
+        with client().responses.stream(model=MODEL, input="Now", max_output_tokens=4) as stream:
+            events = list(stream)
+        text = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+        self.assertEqual(text.split(), words(4).split())
+        self.assertEqual([e.snapshot for e in events if e.type == "response.output_text.delta"][-1], text)  # what the helper gathered
+        self.assertEqual((events[-1].type, events[-1].response.output_text), ("response.incomplete", text))
+
+    def test_a_background_stream_goes_on_where_its_client_left(self):
+        seen, text = None, ""
+        with client().responses.create(model=MODEL, input="Long", max_output_tokens=60, background=True, stream=True) as stream:
+            for e in stream:
+                seen = e.sequence_number
+                if e.type == "response.created":
+                    rid = e.response.id
+                if e.type == "response.output_text.delta":
+                    text += e.delta
+                    if len(text.split()) == 7:
+                        break
+        for e in client(url=OTHER_URL).responses.retrieve(rid, stream=True, starting_after=seen):  # at the other gateway
+            self.assertGreater(e.sequence_number, seen)
+            seen = e.sequence_number
+            if e.type == "response.output_text.delta":
+                text += e.delta
+        self.assertEqual((text.split(), e.type, e.response.output_text), (words(60).split(), "response.incomplete", text))
+        with self.assertRaises(openai.NotFoundError):
+            client("other").responses.retrieve(rid, stream=True)
 
     def test_a_response_at_once(self):
         r = client().responses.create(model=MODEL, input="Now", max_output_tokens=4)
