@@ -50,11 +50,16 @@ func Status(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	f := Failure(err)
-	c, ok := grpcCode[handoff.ParseCode(f.Code)]
+	c, ok := grpcCode[handoff.CodeOf(err)]
 	if !ok {
 		c = codes.Aborted
 	}
+	return StatusAs(c, err)
+}
+
+// StatusAs is Status with a code of gRPC's own, where that says more.
+func StatusAs(c codes.Code, err error) error {
+	f := Failure(err)
 	st, derr := status.New(c, f.Code+": "+f.Detail).WithDetails(f)
 	if derr != nil {
 		return status.Error(c, f.Code+": "+f.Detail)

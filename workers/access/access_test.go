@@ -23,6 +23,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"go.uber.org/goleak"
+	"golang.org/x/time/rate"
 
 	"github.com/surehand/surehand/contracts/handoff"
 )
@@ -221,6 +222,48 @@ func TestASignedTokenSpeaksForItsTenant(t *testing.T) {
 				t.Errorf("%s, %s: %+v %v", from, name, got, err)
 			}
 		}
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
+
+// A key that its provider withdrew is believed until what was fetched is old, though
+// nobody shows a new one; while the provider is away what is known stays good.
+func TestAWithdrawnKeyIsNotBelievedForLong(t *testing.T) {
+	p, away := newProvider(t, "k1"), false
+	served := p.set(t)
+	idp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if away {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write(served)
+	}))
+	defer idp.Close()
+	r, now := newRemoteKeys(idp.URL), time.Now()
+	r.now = func() time.Time { return now }
+	token := p.sign(t, map[string]any{"org": "blue"})
+	believed := func() bool {
+		_, err := r.VerifySignature(t.Context(), token)
+		return err == nil
+	}
+	if !believed() {
+		t.Fatal("a good one is not")
+	}
+	now = now.Add(keysFor + time.Second)
+	if !believed() {
+		t.Fatal("a good one is not believed once it was fetched anew")
+	}
+	away, now = true, now.Add(keysFor+time.Second)
+	if !believed() {
+		t.Fatal("the provider is away, and a key that is known is not believed")
+	}
+	away, served = false, newProvider(t, "k2").set(t)
+	if !believed() {
+		t.Fatal("it was asked again at once")
+	}
+	r.limit.SetLimit(rate.Inf) // it goes by the real clock
+	if now = now.Add(keysAgain + time.Second); believed() {
+		t.Error("a withdrawn key is believed")
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 }

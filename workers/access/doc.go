@@ -27,6 +27,6 @@
 // is refused; a file that cannot be read again leaves the last good one in
 // force, and says so.
 //
-// API keys are drawn at random by `surehand key`, 160 bits of them, so a plain
+// API keys are drawn at random by `surehand key`, 128 bits and more, so a plain
 // digest at rest is enough: there is nothing to guess.
 package access

@@ -2,32 +2,32 @@ package access
 
 import (
 	"context"
-	"encoding/json"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
-	"golang.org/x/time/rate"
 
 	"github.com/surehand/surehand/contracts/handoff"
 )
 
 // Limits of tokens.
 const (
-	maxTokenBytes   = 8 << 10
-	maxKeySetBytes  = 1 << 20
-	keysTimeout     = 2 * time.Second
-	keysFetchEvery  = time.Second // an unknown key id has the set fetched again: no oftener than this
-	keysFetchAtOnce = 3
+	maxTokenBytes  = 8 << 10
+	maxKeySetBytes = 1 << 20
 )
 
-// algorithms that a token may be signed with: asymmetric ones only.
-var algorithms = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA}
+// signatures that a token may have: asymmetric ones only.
+var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
+
+func algorithms() (out []string) {
+	for _, a := range signatures {
+		out = append(out, string(a))
+	}
+	return out
+}
 
 // issuer is one identity provider of the file.
 type issuer struct {
@@ -61,7 +61,7 @@ func (i issuer) verifier() (*verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &verifier{i, oidc.NewVerifier(i.Issuer, keys, &oidc.Config{ClientID: i.Audience, SupportedSigningAlgs: algorithms})}, nil
+	return &verifier{i, oidc.NewVerifier(i.Issuer, keys, &oidc.Config{ClientID: i.Audience, SupportedSigningAlgs: algorithms()})}, nil
 }
 
 func (i issuer) keySet() (oidc.KeySet, error) {
@@ -72,8 +72,7 @@ func (i issuer) keySet() (oidc.KeySet, error) {
 	if err != nil || u.Scheme != "https" && !(u.Scheme == "http" && loopback(u.Hostname())) {
 		return nil, handoff.Errorf(handoff.CodeDenied, "keys_url of issuer %s is not https", i.Issuer)
 	}
-	client := &http.Client{Timeout: keysTimeout, Transport: &paced{rate.NewLimiter(rate.Every(keysFetchEvery), keysFetchAtOnce)}}
-	return oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), client), i.KeysURL), nil
+	return newRemoteKeys(i.KeysURL), nil
 }
 
 // staticKeys are those of a JWKS file.
@@ -82,34 +81,19 @@ func staticKeys(path string) (oidc.KeySet, error) {
 	if err != nil {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "keys_file: %s", err.Error())
 	}
-	var set jose.JSONWebKeySet
-	if len(raw) > maxKeySetBytes || json.Unmarshal(raw, &set) != nil {
-		return nil, handoff.Errorf(handoff.CodeInvalid, "%s is no JWKS of at most %d bytes", path, maxKeySetBytes)
+	set, err := publicKeys(raw)
+	if err != nil {
+		return nil, handoff.Errorf(handoff.CodeInvalid, "%s: %s", path, err.Error())
 	}
 	static := &oidc.StaticKeySet{}
-	for _, k := range set.Keys {
-		if p := k.Public(); p.Key != nil {
-			static.PublicKeys = append(static.PublicKeys, p.Key)
-		}
-	}
-	if len(static.PublicKeys) == 0 {
-		return nil, handoff.Errorf(handoff.CodeInvalid, "%s holds no public key", path)
+	for _, k := range set {
+		static.PublicKeys = append(static.PublicKeys, k.Key)
 	}
 	return static, nil
 }
 
 func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
-}
-
-// paced keeps callers with made-up key ids from having the keys fetched at will.
-type paced struct{ limit *rate.Limiter }
-
-func (p *paced) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !p.limit.Allow() {
-		return nil, handoff.Errorf(handoff.CodeUnavailable, "the issuer's keys were fetched just now")
-	}
-	return http.DefaultTransport.RoundTrip(r)
 }
 
 // token finds who a signed token speaks for.

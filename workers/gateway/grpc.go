@@ -85,7 +85,7 @@ func typed(err error) error {
 	}
 	r := asRefusal(err)
 	if r.Status() == 401 {
-		return status.Error(codes.Unauthenticated, r.cause.Detail)
+		return rpc.StatusAs(codes.Unauthenticated, r.cause)
 	}
 	if r.param != "" {
 		named := *r.cause
