@@ -1,0 +1,66 @@
+package guarded
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/surehand/surehand/e2e/chaos"
+	"github.com/surehand/surehand/e2e/fault"
+	"github.com/surehand/surehand/e2e/traffic"
+)
+
+// A tenant's tokens in flight are counted over both gateways: what goes beyond is
+// refused with a type before any prefill, what still fits is served. A gateway is
+// killed in the middle of a stream: what it had taken is given back.
+func TestTokensInFlightAreOneCountOverAllGateways(t *testing.T) {
+	g := open(t, chaos.Options())
+	ctx := withinOf(t, 3*time.Minute)
+	line := strings.TrimSuffix(g.draw("bounded"), "}") + ", tokens_in_flight: 1000}"
+	g.put(t, strings.Replace(g.text, "tenants:\n", "tenants:\n  bounded: "+line+"\n", 1))
+	g.everywhere(t, "a key that was put in", "bounded", http.StatusOK, codes.OK)
+
+	begun, over := make(chan struct{}), make(chan traffic.Answer, 1)
+	long := g.ask("bounded", "most of it", 800)
+	long.OnPiece = func(n int) {
+		if n == 1 {
+			close(begun)
+		}
+	}
+	go func() { over <- g.client(t, "g1").Send(ctx, long) }()
+	<-begun
+	more, m := g.ask("bounded", "too much", 400), g.Mark()
+	for _, name := range []string{"g1", "g2"} {
+		a := g.client(t, name).Send(ctx, more)
+		if err := a.Typed(); err != nil || a.Status != http.StatusTooManyRequests || a.Failure.Code != "rate_limit_exceeded" || !strings.Contains(a.Failure.Message, "tokens_in_flight") {
+			t.Errorf("beyond the limit, at %s: %d %s %v", name, a.Status, chaos.Verdict(a), err)
+		}
+	}
+	if p := fault.Prefilled(g.Since(m)); len(p) > 0 {
+		t.Errorf("refused, and computed: %v", p)
+	}
+	for _, name := range []string{"g1", "g2"} {
+		if a := g.client(t, name).Send(ctx, g.ask("bounded", "this fits", 50)); a.Counted(50) != nil {
+			t.Errorf("within the limit, at %s: %s", name, chaos.Verdict(a))
+		}
+	}
+	if a := g.client(t, "g2").Send(ctx, g.ask(acme, "without a limit", 400)); a.Counted(400) != nil {
+		t.Errorf("another tenant: %s", chaos.Verdict(a))
+	}
+
+	if err := g.Process("g1").Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-over; a.Broken == nil {
+		t.Errorf("the stream of a gateway that was killed: %s", chaos.Verdict(a))
+	}
+	if a, _ := g.client(t, "g2").Insist(ctx, more, time.Minute, 200*time.Millisecond); a.Counted(400) != nil {
+		t.Errorf("after its gateway died: %s", chaos.Verdict(a))
+	}
+	if err := g.Heal(ctx); err != nil {
+		t.Error(err)
+	}
+}
