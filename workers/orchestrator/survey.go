@@ -128,7 +128,8 @@ func (o *Orchestrator) heldAt(ctx context.Context, e ledger.Registered) (out []h
 	if err != nil {
 		return nil, err
 	}
-	alone, failed := o.engineAlone(ctx, e, d)
+	targets, sources := unfreed(d)
+	alone, failed := o.engineAlone(ctx, e, targets, sources)
 	add := func(h holding, p handoff.Plan, err error) {
 		if err != nil {
 			return // of a newer daemon
@@ -137,22 +138,16 @@ func (o *Orchestrator) heldAt(ctx context.Context, e ledger.Registered) (out []h
 		h.public, _, _ = strings.Cut(string(p.Attempt.Handoff), ".")
 		out = append(out, h)
 	}
-	targets := uint32(0)
-	for _, t := range d.GetTargets() {
-		if !t.GetFreed() && t.GetBlocks() > 0 {
-			targets++
-			p, err := rpc.FromPlan(t.GetPlan())
-			add(holding{kind: heldTarget, state: t.GetState().String(), blocks: t.GetBlocks(), posted: t.GetPosted()}, p, err)
-		}
+	for _, t := range targets {
+		p, err := rpc.FromPlan(t.GetPlan())
+		add(holding{kind: heldTarget, state: t.GetState().String(), blocks: t.GetBlocks(), posted: t.GetPosted()}, p, err)
 	}
-	for _, s := range d.GetSources() {
-		if !s.GetFreed() {
-			p, err := rpc.FromPlan(s.GetPlan())
-			add(holding{kind: heldSource, state: s.GetState().String(), blocks: s.GetBlocks(), posted: s.GetPosted()}, p, err)
-		}
+	for _, s := range sources {
+		p, err := rpc.FromPlan(s.GetPlan())
+		add(holding{kind: heldSource, state: s.GetState().String(), blocks: s.GetBlocks(), posted: s.GetPosted()}, p, err)
 	}
-	if e.Promises > targets {
-		out = append(out, holding{engine: e.ID, control: e.Control, kind: heldPromise, state: fmt.Sprintf("%d promises, %d targets", e.Promises, targets), blocks: e.Used, count: e.Promises - targets})
+	if n := uint32(len(targets)); e.Promises > n {
+		out = append(out, holding{engine: e.ID, control: e.Control, kind: heldPromise, state: fmt.Sprintf("%d promises, %d targets", e.Promises, n), blocks: e.Used, count: e.Promises - n})
 	}
 	if alone.count > 0 {
 		out = append(out, alone)
@@ -160,9 +155,24 @@ func (o *Orchestrator) heldAt(ctx context.Context, e ledger.Registered) (out []h
 	return out, failed
 }
 
+// unfreed is what a daemon holds memory for. A target without blocks is a tombstone.
+func unfreed(d *transferv1.Description) (targets []*transferv1.TargetDescription, sources []*transferv1.SourceDescription) {
+	for _, t := range d.GetTargets() {
+		if !t.GetFreed() && t.GetBlocks() > 0 {
+			targets = append(targets, t)
+		}
+	}
+	for _, s := range d.GetSources() {
+		if !s.GetFreed() {
+			sources = append(sources, s)
+		}
+	}
+	return targets, sources
+}
+
 // engineAlone is what an engine holds memory for beyond what its daemon knows of.
 // An engine that does not answer holds an unknown amount.
-func (o *Orchestrator) engineAlone(ctx context.Context, e ledger.Registered, d *transferv1.Description) (holding, error) {
+func (o *Orchestrator) engineAlone(ctx context.Context, e ledger.Registered, targets []*transferv1.TargetDescription, sources []*transferv1.SourceDescription) (holding, error) {
 	at, err := o.cfg.Engines.Engine(e.Address)
 	if err != nil {
 		return holding{}, err
@@ -173,16 +183,12 @@ func (o *Orchestrator) engineAlone(ctx context.Context, e ledger.Registered, d *
 	if err != nil {
 		return holding{}, err
 	}
-	var attempts, blocks uint32
-	for _, t := range d.GetTargets() {
-		if !t.GetFreed() && t.GetBlocks() > 0 {
-			attempts, blocks = attempts+1, blocks+t.GetBlocks()
-		}
+	attempts, blocks := uint32(len(targets)+len(sources)), uint32(0)
+	for _, t := range targets {
+		blocks += t.GetBlocks()
 	}
-	for _, s := range d.GetSources() {
-		if !s.GetFreed() {
-			attempts, blocks = attempts+1, blocks+s.GetBlocks()
-		}
+	for _, s := range sources {
+		blocks += s.GetBlocks()
 	}
 	has, used := said.TargetsHeld+said.SourcesHeld, said.Blocks-min(said.Blocks, said.BlocksFree)
 	if has <= attempts {
