@@ -2,6 +2,7 @@ package layout_test
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand"
 	"testing"
 
@@ -50,8 +51,16 @@ func apply(t *testing.T, r *layout.Reshard, source [][]byte, tokens uint32) (out
 // rank's own prefill would have left.
 func TestAReshardedStateIsWhatEachRankWouldHaveMade(t *testing.T) {
 	rng := rand.New(rand.NewSource(4))
-	for range 60 {
+	seen := map[string]bool{}
+	for n := range 2000 {
 		p, d, m := layouttest.Pair(rng.Intn)
+		known := len(seen)
+		for _, name := range names(p, d, m) {
+			seen[name] = true
+		}
+		if n >= 60 && len(seen) == known {
+			continue // as many as there are kinds, and some more of any
+		}
 		tokens := uint32(1 + rng.Intn(300))
 		r, err := layout.Plan(p, d, m)
 		if err != nil {
@@ -64,6 +73,55 @@ func TestAReshardedStateIsWhatEachRankWouldHaveMade(t *testing.T) {
 			}
 		}
 	}
+	for _, name := range allNames() {
+		if !seen[name] {
+			t.Errorf("%s was not tried", name)
+		}
+	}
+}
+
+// names are what a pair of layouts is an example of.
+func names(p, d layout.Layout, m layout.Model) (out []string) {
+	a, b := p.Caches[0], d.Caches[0]
+	out = append(out, fmt.Sprintf("ranks %d to %d", p.Parallel, d.Parallel), fmt.Sprintf("blocks of %d to %d", p.BlockTokens, d.BlockTokens))
+	if a.Packing == layout.Latent {
+		return append(out, fmt.Sprintf("latent, ranks %d to %d", p.Parallel, d.Parallel))
+	}
+	for side, l := range map[string]layout.Layout{"P": p, "D": d} {
+		if m.Heads[0] < l.Parallel {
+			out = append(out, "heads on several ranks of "+side)
+		}
+	}
+	out = append(out, fmt.Sprintf("order %s to %s", a.Order, b.Order), fmt.Sprintf("packing %s to %s", a.Packing, b.Packing))
+	if len(p.Caches) > 1 {
+		out = append(out, fmt.Sprintf("ring, order %s to %s", a.Order, b.Order), fmt.Sprintf("ring, packing %s to %s", a.Packing, b.Packing),
+			fmt.Sprintf("ring, blocks of %d to %d", p.BlockTokens, d.BlockTokens), fmt.Sprintf("ring, ranks %d to %d", p.Parallel, d.Parallel))
+	}
+	if len(p.Items) > 1 {
+		return append(out, "an item of each rank's own")
+	}
+	return append(out, fmt.Sprintf("an item that ranks hold alike, %t", p.Parallel == d.Parallel))
+}
+
+// allNames is what must have been tried.
+func allNames() []string {
+	out := []string{"heads on several ranks of P", "heads on several ranks of D", "an item of each rank's own", "an item that ranks hold alike, true", "an item that ranks hold alike, false"}
+	orders, packings, blocks := []layout.Order{layout.NHD, layout.HND}, []layout.Packing{layout.PackedKV, layout.ApartKV}, []uint32{16, 128}
+	for _, p := range []uint32{1, 2, 4, 8} {
+		for _, d := range []uint32{1, 2, 4, 8} {
+			for _, kind := range []string{"", "latent, ", "ring, "} {
+				out = append(out, fmt.Sprintf("%sranks %d to %d", kind, p, d))
+			}
+		}
+	}
+	for i := range 4 {
+		at := func(bit int) int { return i >> bit & 1 }
+		for _, kind := range []string{"", "ring, "} {
+			out = append(out, fmt.Sprintf("%sorder %s to %s", kind, orders[at(0)], orders[at(1)]), fmt.Sprintf("%spacking %s to %s", kind, packings[at(0)], packings[at(1)]),
+				fmt.Sprintf("%sblocks of %d to %d", kind, blocks[at(0)], blocks[at(1)]))
+		}
+	}
+	return out
 }
 
 func TestEqualLayoutsAreOneCopyAPiece(t *testing.T) {

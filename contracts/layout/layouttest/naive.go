@@ -118,7 +118,8 @@ func fill(b []byte, coordinates ...int) {
 
 // Pair draws two layouts that one model can have at either side: tensor parallelism
 // 1, 2, 4 or 8 with or without replicated heads, blocks of 16 to 128 tokens, both
-// orders, K and V packed or apart, or a latent cache; at times a ring, and an item.
+// orders, K and V packed or apart, or a latent cache; at times a ring; an item that every
+// rank has, and at equal parallelism at times one of each rank's own.
 // Draw gives a number below n.
 func Pair(draw func(n int) int) (p, d layout.Layout, m layout.Model) {
 	pick := func(v ...uint32) uint32 { return v[draw(len(v))] }
@@ -147,5 +148,10 @@ func Pair(draw func(n int) int) (p, d layout.Layout, m layout.Model) {
 	if window {
 		m.Heads = append(m.Heads, heads)
 	}
-	return side(), side(), m
+	p, d = side(), side()
+	if p.Parallel == d.Parallel && draw(2) == 0 {
+		own := layout.Item{Class: "ssm", Bytes: 40}
+		p.Items, d.Items = append(p.Items, own), append(d.Items, own)
+	}
+	return p, d, m
 }
