@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/surehand/surehand/e2e/planted"
 )
 
 // defects are the rows about the byte mover of the museum of other systems' real
@@ -21,8 +23,8 @@ var (
 	report    = regexp.MustCompile(`[\w.-]+/[\w.-]+#\d+`)
 )
 
-// Every row stands in transferd's README with a test, and the test's comment names
-// the row and the report that it comes from.
+// Every row stands in transferd's README with a test, the test's comment names the row
+// and the report that it comes from, and the row's bug can be planted.
 func TestEveryDefectOfTheMuseumHasItsTest(t *testing.T) {
 	mapped := map[string]bool{}
 	for _, m := range defectRow.FindAllStringSubmatch(read(t, "transferd/README.md"), -1) {
@@ -38,9 +40,20 @@ func TestEveryDefectOfTheMuseumHasItsTest(t *testing.T) {
 			t.Errorf("%s: the comment of %s names no report, as owner/repo#n", row, name)
 		}
 	}
+	bugs := map[string]bool{}
+	for _, b := range planted.Bugs {
+		bugs[b.Row] = true
+		if _, err := b.Files(root(t)); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, n := range defects {
-		if row := fmt.Sprintf("R-%02d", n); !mapped[row] {
+		row := fmt.Sprintf("R-%02d", n)
+		if !mapped[row] {
 			t.Errorf("%s has no test in the table of transferd/README.md", row)
+		}
+		if !bugs[row] {
+			t.Errorf("%s has no bug in e2e/planted", row)
 		}
 	}
 }

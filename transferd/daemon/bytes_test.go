@@ -86,19 +86,36 @@ func TestMemoryThatRotsAfterItLandedIsFoundByReadingItOnceMore(t *testing.T) {
 // vllm-project/vllm#49297, #37635, ai-dynamo/dynamo#10741: a region class that
 // one side lacks, or has in another size, is refused before the first byte.
 func TestAShapeThatDiffersIsRefusedBeforeTheFirstByte(t *testing.T) {
-	m := newPair(t)
-	check(t, m.openTarget())
-	other := shape
-	other.Groups = []handoff.Group{{Name: "full", Layers: layers, Blocks: blocks - 1, BlockBytes: blockBytes}}
-	g, err := m.p.OpenSource(background(t), client.SourceSpec{Plan: m.plan, Shape: other, Offsets: m.from[:other.Pieces()]})
-	check(t, err)
-	m.capability = g.Capability
-	_, err = m.pull()
-	wantCode(t, err, handoff.CodeMismatch)
+	ph, p, dh, d := pair(t)
+	for name, change := range map[string]func(s *handoff.Shape){
+		"blocks": func(s *handoff.Shape) {
+			s.Groups = []handoff.Group{{Name: "full", Layers: layers, Blocks: blocks - 1, BlockBytes: blockBytes}}
+		},
+		"bytes": func(s *handoff.Shape) {
+			s.Groups = []handoff.Group{{Name: "full", Layers: layers, Blocks: blocks, BlockBytes: blockBytes / 2}}
+		},
+		"class":      func(s *handoff.Shape) { s.Items = []handoff.Item{{Class: "conv", Bytes: itemBytes}} },
+		"item bytes": func(s *handoff.Shape) { s.Items = []handoff.Item{{Class: "sampler", Bytes: itemBytes - 1}} },
+		"no items":   func(s *handoff.Shape) { s.Items = nil },
+	} {
+		m := newMove(t, ph, p, dh, d)
+		check(t, m.openTarget())
+		other := shape
+		change(&other)
+		g, err := m.p.OpenSource(background(t), client.SourceSpec{Plan: m.plan, Shape: other, Offsets: m.from[:other.Pieces()]})
+		check(t, err)
+		m.capability = g.Capability
+		if _, err = m.pull(); handoff.CodeOf(err) != handoff.CodeMismatch {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if s := dh.Core().Stats(); s.PulledBytes != 0 {
+		t.Errorf("%d bytes moved", s.PulledBytes)
+	}
+	m := newMove(t, ph, p, dh, d)
 	wrong := shape
 	wrong.Revision = "model@2"
-	next := newMove(t, m.ph, m.p, m.dh, m.d)
-	_, err = m.d.OpenTarget(background(t), client.TargetSpec{Plan: next.plan, Shape: wrong, Offsets: next.to, FlagSlot: next.slot})
+	_, err := d.OpenTarget(background(t), client.TargetSpec{Plan: m.plan, Shape: wrong, Offsets: m.to, FlagSlot: m.slot})
 	wantCode(t, err, handoff.CodeMismatch)
 }
 
@@ -112,8 +129,8 @@ func TestMemoryOutsideTheSegmentIsRefused(t *testing.T) {
 	wantCode(t, m.openTarget(), handoff.CodeInvalid)
 }
 
-// of its bytes; the rest when it is told to.
-
+// lateSource serves a pull by hand: it greets, tells of one piece and sends half of
+// its bytes; the rest when it is told to.
 func lateSource(t *testing.T, rest <-chan struct{}) (address string, half <-chan struct{}, wait func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -59,12 +59,9 @@ func (s *soakPair) sources(t *testing.T) func(int) []byte {
 	return func(i int) []byte { return b[s.at[i] : s.at[i]+soakBytes] }
 }
 
-// kvcache-ai/Mooncake#4247: the caller is told that its deadline passed; from
-// then on no byte of the target changes, although the source comes back to life with
-// everything that it was asked for.
-//
 // ai-dynamo/nixl#2047, #149, V-08: the source is stopped, not dead; the pull is
-// over within its progress deadline, and waiting for it costs next to no CPU.
+// over within its progress deadline, and waiting for it costs next to no CPU. From then
+// on no byte of the target changes, although the source comes back to life.
 func TestAfterADeadlineNoByteChanges(t *testing.T) {
 	ph, dh := startChild(t, "tp"), startChild(t, "td")
 	s := newSoakPair(t, ph, dh, "x", client.NewMemory, client.NewMemory)

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/client"
 )
@@ -151,7 +152,11 @@ func TestCommitComesOnlyAfterTheValidatedRead(t *testing.T) {
 	unsealed.open()
 	unsealed.announce(all()...)
 	pulled := unsealed.async()
-	eventually(t, "every byte landed", unsealed.isEqual)
+	eventually(t, "every byte landed", func() bool {
+		d, err := m.dh.control.Describe(background(t), true)
+		check(t, err)
+		return d.GetTargets()[0].GetState() == transferv1.TargetState_TARGET_STATE_LANDED
+	})
 	_, err := unsealed.commit()
 	wantCode(t, err, handoff.CodeNotReady)
 	check(t, unsealed.p.CloseSource(background(t), unsealed.plan.Attempt, handoff.CodeCancelled)) // the prefill was aborted

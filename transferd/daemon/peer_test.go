@@ -223,16 +223,16 @@ func TestAStalledSourceFailsTheProgressDeadline(t *testing.T) {
 	_ = l.Close()
 }
 
-// lateSource serves a pull by hand: it greets, tells of one piece and sends half
-
 // sgl-project/sglang#24527: D gives up in the middle of a piece. Its blocks are
 // drained once nothing can write them; the next request's bytes stay as they are.
 func TestNoByteLandsAfterTheTargetIsDrained(t *testing.T) {
 	m := newPair(t)
 	check(t, m.openTarget())
 	rest := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(rest) })
 	address, half, wait := lateSource(t, rest)
 	defer wait()
+	defer goOn()
 	pulled := make(chan error, 1)
 	go func() {
 		_, err := m.dh.control.Pull(background(t), client.PullSpec{Plan: m.plan, Token: m.token, SourceAddress: address, ProgressDeadline: patience}, nil)
@@ -251,12 +251,37 @@ func TestNoByteLandsAfterTheTargetIsDrained(t *testing.T) {
 	check(t, m.d.Freed(background(t), m.plan.Attempt, false))
 	next := bytes.Repeat([]byte{0x55}, blockBytes) // the next request's block
 	copy(m.target(0), next)
-	close(rest)
+	goOn()
 	wantCode(t, <-pulled, handoff.CodeClosed)
 	eventuallyAfter(t, 50*time.Millisecond)
 	if !bytes.Equal(m.target(0), next) {
 		t.Fatal("a late byte landed in the next request's block")
 	}
+}
+
+// kvcache-ai/Mooncake#4247: the source stands still in the middle of a piece, and
+// the caller is told that the deadline passed. From then on no byte of the target
+// changes, although the source goes on with everything that it was asked for.
+func TestALateByteAfterADeadlineNeverLands(t *testing.T) {
+	m := newPair(t)
+	check(t, m.openTarget())
+	rest := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(rest) })
+	address, half, wait := lateSource(t, rest)
+	defer wait()
+	defer goOn()
+	_, err := m.dh.control.Pull(background(t), client.PullSpec{Plan: m.plan, Token: m.token, SourceAddress: address}, nil)
+	wantCode(t, err, handoff.CodeProgress)
+	<-half
+	m.d.await(t, client.TargetDrained, m.plan.Attempt)
+	next := bytes.Repeat([]byte{0x55}, blockBytes) // whoever was told writes there again
+	copy(m.target(0), next)
+	goOn()
+	eventuallyAfter(t, watch)
+	if !bytes.Equal(m.target(0), next) {
+		t.Fatal("a byte landed after the caller was told")
+	}
+	check(t, m.d.Freed(background(t), m.plan.Attempt, false))
 }
 
 func TestAByteThatFlipsOnTheWireIsReadAgain(t *testing.T) {

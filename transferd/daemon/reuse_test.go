@@ -195,3 +195,26 @@ func TestAPReplacedOnOnePortRefusesTheLifeBefore(t *testing.T) {
 	wantCode(t, old.through(r), handoff.CodeStaleIncarnation)
 	newMove(t, ph, p, dh, d).whole(r)
 }
+
+// kvcache-ai/Mooncake#3299, #397: what P refused it would refuse again. The pull
+// ends with it, after one connection, and the rail to P stays good.
+func TestAnErrorThatWouldRepeatIsNotMetWithReconnects(t *testing.T) {
+	ph, p, dh, d := pair(t)
+	r := newRelay(t, ph.PeerAddress)
+	for name, refused := range map[string]func(m *move){
+		"a forged capability": func(m *move) { m.capability[len(m.capability)-1] ^= 1 },
+		"a closed source":     func(m *move) { check(t, p.CloseSource(background(t), m.plan.Attempt, handoff.CodeEngine)) },
+	} {
+		before, _ := r.counts()
+		m := newMove(t, ph, p, dh, d)
+		m.ready()
+		refused(m)
+		if err := m.through(r); handoff.CodeOf(err).Advice() == handoff.RetrySame {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if dialed, _ := r.counts(); dialed != before+1 {
+			t.Errorf("%s: %d connections", name, dialed-before)
+		}
+	}
+	newMove(t, ph, p, dh, d).whole(r)
+}

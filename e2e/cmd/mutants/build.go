@@ -185,7 +185,11 @@ func compileSuite(ctx context.Context, dir, overlay string, s suite, n int) (*bi
 		return nil, err
 	}
 	b := &binary{suite: s, path: filepath.Join(dir, fmt.Sprintf("suite%d.test", n)), dir: at}
-	c := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", b.path, s.pkg)
+	args := []string{"test", "-c", "-vet=off", "-o", b.path}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	c := exec.CommandContext(ctx, "go", append(args, s.pkg)...)
 	if text, err := c.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go test -c %s: %w\n%s", s.pkg, err, text)
 	}

@@ -3,7 +3,7 @@
 // proves.
 //
 //	go run ./e2e/cmd/mutants [-only fence] [-n 120 -seed 1] [-shard 1/4]
-//	go run ./e2e/cmd/mutants -museum
+//	go run ./e2e/cmd/mutants -museum [-only R-04]
 //
 // All the mutants are compiled at once and one is chosen at run time, so each
 // costs no more than the tests that come by it, up to the first that fails.
@@ -41,14 +41,14 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.only, "only", "", "mutants whose file contains this")
+	flag.StringVar(&o.only, "only", "", "mutants whose file contains this; of the museum, rows")
 	flag.IntVar(&o.most, "n", 0, "so many, drawn at random; 0: all")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the draw")
 	flag.StringVar(&o.shard, "shard", "1/1", "i/n: the i-th of n parts")
 	flag.BoolVar(&o.list, "list", false, "say what would be changed")
 	flag.StringVar(&o.keep, "keep", "", "file that remembers what became of each mutant; those noticed are not tried again")
 	flag.StringVar(&o.without, "without", "", "leave out suites whose package contains this: with -keep a first, quick look, whose survivors are tried by all suites afterwards")
-	flag.BoolVar(&o.museum, "museum", false, "plant the bugs of e2e/MUSEUM.md instead, each against its own test")
+	flag.BoolVar(&o.museum, "museum", false, "plant the bugs of e2e/MUSEUM.md and of transferd/README.md's museum instead, each against its own test")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -65,7 +65,7 @@ func run(ctx context.Context, o options) error {
 	}
 	defer os.RemoveAll(dir)
 	if o.museum {
-		return runMuseum(ctx, dir)
+		return runMuseum(ctx, dir, o.only)
 	}
 	all, err := find(o.only)
 	if err != nil {
