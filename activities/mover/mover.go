@@ -36,6 +36,8 @@ type Dialer struct {
 	// a daemon says whether an attempt is closed.
 	TLS  *tls.Config
 	Node func(address string) (handoff.NodeID, bool)
+	// Silence is for how long a host may answer no packet; 0: client.Silence.
+	Silence time.Duration
 
 	mu    sync.Mutex
 	conns map[string]*client.Control
@@ -48,7 +50,7 @@ func (d *Dialer) Mover(address string) (Mover, error) {
 	if c := d.conns[address]; c != nil {
 		return c, nil
 	}
-	var secure []client.Option
+	options := []client.Option{client.WithSilence(d.Silence)}
 	if d.TLS != nil {
 		node, ok := d.Node(address)
 		if !ok {
@@ -56,9 +58,9 @@ func (d *Dialer) Mover(address string) (Mover, error) {
 		}
 		config := d.TLS.Clone()
 		config.ServerName = string(node)
-		secure = append(secure, client.WithTLS(config))
+		options = append(options, client.WithTLS(config))
 	}
-	c, err := client.Dial(address, secure...)
+	c, err := client.Dial(address, options...)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ type Fleet struct {
 func Start(ctx context.Context, p Programs, dir string, o Options) (f *Fleet, err error) {
 	o.defaults()
 	f = &Fleet{Options: o, Dir: dir, programs: p, spawn: newSpawner(), HTTP: map[string]string{}, GRPC: map[string]string{}, Pprof: map[string]string{},
-		byName: map[string]*Process{}, engines: reference.NewConnections(nil), controls: map[string]*daemon.Control{}}
+		byName: map[string]*Process{}, engines: reference.NewConnections(nil, 0), controls: map[string]*daemon.Control{}}
 	if len(dir) > 80 { // a socket's path has to fit into 108 bytes
 		return f, fmt.Errorf("directory %q is too deep for sockets", dir)
 	}
@@ -67,7 +67,7 @@ func Start(ctx context.Context, p Programs, dir string, o Options) (f *Fleet, er
 		if f.secure, err = newSecure(dir); err != nil {
 			return f, err
 		}
-		f.engines = reference.NewConnections(f.secure.own)
+		f.engines = reference.NewConnections(f.secure.own, 0)
 	}
 	for _, step := range []func(context.Context) error{f.startStores, f.startEngines, f.startGateways, f.connect} {
 		if err := step(ctx); err != nil {

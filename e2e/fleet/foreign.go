@@ -20,7 +20,7 @@ type Foreign struct {
 // Bare is a fleet of nothing yet. The caller stops it.
 func Bare(p Programs, dir string) (*Fleet, error) {
 	f := &Fleet{Dir: dir, programs: p, spawn: newSpawner(), HTTP: map[string]string{}, GRPC: map[string]string{}, Pprof: map[string]string{},
-		byName: map[string]*Process{}, engines: reference.NewConnections(nil)}
+		byName: map[string]*Process{}, engines: reference.NewConnections(nil, 0)}
 	return f, os.MkdirAll(dir, 0o700)
 }
 

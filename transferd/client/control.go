@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
 	"github.com/surehand/surehand/contracts/handoff"
@@ -27,14 +26,6 @@ type Control struct {
 	rpc  transferv1.TransferClient
 }
 
-// A daemon that stopped without closing its connection is found by pings, so
-// that a call to it fails instead of waiting for its own deadline. gRPC allows
-// no shorter interval.
-const (
-	pingEvery   = 10 * time.Second
-	pingTimeout = 3 * time.Second
-)
-
 // window is how many bytes a daemon may send ahead of one call's reader. Windows
 // that grow have gRPC measure the way with a ping at every answer.
 const window = 64 << 10
@@ -42,10 +33,16 @@ const window = 64 << 10
 // Option changes how Dial connects.
 type Option func(*options)
 
-type options struct{ tls *tls.Config }
+type options struct {
+	tls     *tls.Config
+	silence time.Duration
+}
 
 // WithTLS speaks mutual TLS, as every address off loopback must.
 func WithTLS(cfg *tls.Config) Option { return func(o *options) { o.tls = cfg } }
+
+// WithSilence gives up a host that answers no packet for so long; 0: Silence.
+func WithSilence(d time.Duration) Option { return func(o *options) { o.silence = d } }
 
 // Dial prepares a connection to unix:///path or host:port; it connects at the
 // first call. Plaintext to another host is refused.
@@ -59,14 +56,15 @@ func Dial(address string, opts ...Option) (*Control, error) {
 	if o.tls != nil {
 		creds = credentials.NewTLS(o.tls)
 	}
+	dialing := []grpc.DialOption{Keepalive(o.silence)}
 	if !strings.HasPrefix(address, "unix:") {
+		dialing = DialOptions(o.silence)
 		target = "passthrough:///" + address
 		if o.tls == nil && !isLoopback(address) {
 			return nil, handoff.Errorf(handoff.CodeDenied, "plaintext to %s, which is not loopback: use TLS", address)
 		}
 	}
-	conn, err := grpc.NewClient(target, append(tracing.DialOptions(), grpc.WithTransportCredentials(creds),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
+	conn, err := grpc.NewClient(target, append(append(dialing, tracing.DialOptions()...), grpc.WithTransportCredentials(creds),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(16*window),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: backoffMin, Multiplier: 2, Jitter: 0.2, MaxDelay: backoffMax},

@@ -21,6 +21,7 @@ import (
 	"github.com/surehand/surehand/activities/operations"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
+	"github.com/surehand/surehand/transferd/client"
 	"github.com/surehand/surehand/transferd/identity"
 	"github.com/surehand/surehand/workers/orchestrator"
 	"github.com/surehand/surehand/workers/payload"
@@ -111,6 +112,7 @@ type backends struct {
 	bodyKeys, fleetKey     string
 	window, journalTTL     time.Duration
 	comeback, leaksEvery   time.Duration
+	silence                time.Duration
 	serialBelow, maxEpochs uint32
 	version                versionFlags
 }
@@ -134,6 +136,7 @@ func (b *backends) flags(c *cobra.Command) {
 	f.DurationVar(&b.journalTTL, "journal-ttl", 0, "for which a journal of delivered tokens outlives its last one (default 1h)")
 	f.DurationVar(&b.comeback, "comeback", 0, "for which a journalled handoff waits for a client that left (default 30s)")
 	f.DurationVar(&b.leaksEvery, "leaks-every", 0, "how often what daemons, engines and ledger hold for nobody is counted, for surehand_kv_blocks_unreleased (default 15s)")
+	f.DurationVar(&b.silence, "silence", client.Silence, fmt.Sprintf("for which a host of engines, daemons or other gateways may answer no packet before it counts as gone, at least %s; a host that is only busy answers", client.SilenceMin))
 	f.StringVar(&b.peerCA, "peer-ca", "", "PEM file of the CA of engines and other gateways; without it they are spoken to on loopback only")
 	f.StringVar(&b.peerCert, "peer-cert", "", "PEM file of our certificate for them")
 	f.StringVar(&b.peerKey, "peer-key", "", "PEM file of our key for them")
@@ -165,7 +168,7 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 	if temporal.Version, err = b.version.version(); err != nil {
 		return o, err
 	}
-	peers, err := clientTLS(b.peerCA, b.peerCert, b.peerKey)
+	peers, err := b.peers()
 	if err != nil {
 		return o, fmt.Errorf("peers: %w", err)
 	}
@@ -199,10 +202,10 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 	if err != nil {
 		return o, err
 	}
-	engines, remote := reference.NewConnections(peers), &orchestrator.Remote{TLS: peers, Key: fleet}
+	engines, remote := reference.NewConnections(peers, b.silence), &orchestrator.Remote{TLS: peers, Key: fleet, Silence: b.silence}
 	o.closers = append(o.closers, engines.Close, remote.Close)
 	o.Orchestrator, err = orchestrator.New(ctx, orchestrator.Config{
-		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Daemons: daemons, Remote: remote, Bodies: bodies,
+		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Daemons: daemons, Remote: remote, Silence: b.silence, Bodies: bodies,
 		Operations: operations.New(o.store), Journal: tokens, JournalTTL: b.journalTTL, Comeback: b.comeback, LeaksEvery: b.leaksEvery, Window: b.window,
 		Record: steps.Record(b.record), Lease: b.lease, Deadline: b.deadline, Decode: b.decode,
 		SerialBelow: b.serialBelow, MaxEpochs: handoff.Epoch(b.maxEpochs), CountTokens: countTokens, Log: log, Metrics: r,
@@ -212,6 +215,15 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 	}
 	o.closers = append(o.closers, o.Orchestrator.Close)
 	return o, nil
+}
+
+// peers is how engines and other gateways are spoken to. Nil without the files:
+// loopback only.
+func (b *backends) peers() (*tls.Config, error) {
+	if b.silence < client.SilenceMin {
+		return nil, fmt.Errorf("--silence %s is less than %s", b.silence, client.SilenceMin)
+	}
+	return clientTLS(b.peerCA, b.peerCert, b.peerKey)
 }
 
 // daemons is how their control sides are spoken to: with an identity of ours, as

@@ -75,7 +75,7 @@ func (b *backends) openNative(ctx context.Context, n *nativeFlags, process strin
 	if temporal.TaskQueue = b.taskQueue; b.taskQueue == steps.TaskQueueServe {
 		temporal.TaskQueue = taskQueueNative
 	}
-	peers, err := clientTLS(b.peerCA, b.peerCert, b.peerKey)
+	peers, err := b.peers()
 	if err != nil {
 		return o, nil, fmt.Errorf("peers: %w", err)
 	}
@@ -86,12 +86,12 @@ func (b *backends) openNative(ctx context.Context, n *nativeFlags, process strin
 	ledger := memledger.New(nil)
 	fleet, err = native.Open(native.Config{Prefill: n.prefill, Decode: n.decode, Style: vllm.Style(n.transfer), Lease: n.lease,
 		BootstrapPort: n.mooncakePort, APIKey: n.apiKey, TLS: engines, Plaintext: n.plaintext, Recompute: n.recompute,
-		Concurrency: n.concurrency, Waiting: n.waiting, Wait: n.wait, Registry: ledger, Log: log, Metrics: r})
+		Concurrency: n.concurrency, Waiting: n.waiting, Wait: n.wait, Silence: b.silence, Registry: ledger, Log: log, Metrics: r})
 	if err != nil {
 		return o, nil, err
 	}
 	o.closers = append(o.closers, func() error { fleet.Close(); return nil })
-	remote := &orchestrator.Remote{TLS: peers}
+	remote := &orchestrator.Remote{TLS: peers, Silence: b.silence}
 	o.closers = append(o.closers, remote.Close)
 	o.Orchestrator, err = orchestrator.New(ctx, orchestrator.Config{
 		Process: process, Temporal: temporal, Ledger: ledger, Engines: fleet, Movers: fleet, Remote: remote,

@@ -32,6 +32,7 @@ type Config struct {
 	Bodies   activities.Bodies  // claim check for recovery; nil: memory only
 	Daemons  *tls.Config        // for the control sides of daemons; nil: loopback only
 	Remote   activities.Readers // how other processes' readers are asked; needed
+	Silence  time.Duration      // of a daemon's host, before it counts as gone; 0: its client.Silence
 	// Operations keep what operators said; nil: there are none.
 	Operations *operations.Store
 	Journal    journal.Journal // of delivered tokens; nil: none is kept

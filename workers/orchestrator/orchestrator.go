@@ -71,7 +71,7 @@ func New(ctx context.Context, cfg Config) (*Orchestrator, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := &mover.Dialer{TLS: cfg.Daemons}
+	dialer := &mover.Dialer{TLS: cfg.Daemons, Silence: cfg.Silence}
 	movers := cfg.Movers
 	if movers == nil {
 		movers = dialer

@@ -13,12 +13,12 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 
 	submitv1 "github.com/surehand/surehand/contracts/gen/surehand/submit/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/rpc"
 	"github.com/surehand/surehand/contracts/steps"
+	daemon "github.com/surehand/surehand/transferd/client"
 )
 
 // Remote asks the readers of other processes over their gateways' gRPC side.
@@ -26,6 +26,8 @@ import (
 type Remote struct {
 	TLS *tls.Config
 	Key string // shown to other gateways; empty: none
+	// Silence is for how long a host may answer no packet; 0: daemon.Silence.
+	Silence time.Duration
 
 	mu    sync.Mutex
 	conns map[string]*grpc.ClientConn
@@ -45,9 +47,8 @@ func (r *Remote) client(address string) (submitv1.ReaderClient, error) {
 	}
 	retry := backoff.DefaultConfig
 	retry.BaseDelay, retry.MaxDelay = remoteBackoff/10, remoteBackoff
-	c, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds), grpc.WithPerRPCCredentials(fleetKey(r.Key)), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: remoteBackoff}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: remotePing, Timeout: remotePingTimeout}))
+	c, err := grpc.NewClient("passthrough:///"+address, append(daemon.DialOptions(r.Silence), grpc.WithTransportCredentials(creds), grpc.WithPerRPCCredentials(fleetKey(r.Key)), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: remoteBackoff}))...)
 	if err != nil {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "reader address %q: %s", address, err.Error())
 	}
@@ -70,11 +71,7 @@ func (k fleetKey) GetRequestMetadata(context.Context, ...string) (map[string]str
 
 func (k fleetKey) RequireTransportSecurity() bool { return false }
 
-const (
-	remoteBackoff     = 500 * time.Millisecond // longest wait before the next try to connect
-	remotePing        = 10 * time.Second       // a gateway that stopped without a word is found
-	remotePingTimeout = 3 * time.Second
-)
+const remoteBackoff = 500 * time.Millisecond // longest wait before the next try to connect
 
 // Close ends every connection.
 func (r *Remote) Close() error {

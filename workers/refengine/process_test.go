@@ -62,7 +62,7 @@ func TestAnEngineThatIsStoppedEndsItsAttempts(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, c) }()
 	e := <-ready
-	connections := reference.NewConnections(nil)
+	connections := reference.NewConnections(nil, 0)
 	defer func() {
 		if err := connections.Close(); err != nil {
 			t.Error(err)

@@ -89,7 +89,7 @@ func newRig(t testing.TB, c Config) *rig {
 // serve runs both engines until the test ends.
 func (r *rig) serve() {
 	ctx, cancel := context.WithCancel(context.Background())
-	connections := reference.NewConnections(nil)
+	connections := reference.NewConnections(nil, 0)
 	var running sync.WaitGroup
 	for _, e := range []*Engine{r.p, r.d} {
 		running.Go(func() {

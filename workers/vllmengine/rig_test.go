@@ -109,7 +109,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	serving, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(serving) }()
-	connections := reference.NewConnections(nil)
+	connections := reference.NewConnections(nil, 0)
 	r.front = front
 	if r.engine, err = connections.Engine(front.Address()); err != nil {
 		t.Fatal(err)

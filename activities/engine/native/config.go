@@ -67,6 +67,7 @@ type Config struct {
 	Wait        time.Duration // for room at a D, before anything is planned; negative: none
 	Waiting     int           // DefaultWaiting
 	Refresh     time.Duration
+	Silence     time.Duration   // of an engine's host, before it counts as gone; 0: client.Silence
 	Registry    ledger.Registry // where engines that serve are announced
 	Log         *slog.Logger
 	Metrics     prometheus.Registerer
@@ -114,7 +115,7 @@ func (c *Config) validate() error {
 }
 
 func (c *Config) server(address string) vllm.Config {
-	v := vllm.Config{URL: address, Style: c.Style, APIKey: c.APIKey, TLS: c.TLS, Plaintext: c.Plaintext}
+	v := vllm.Config{URL: address, Style: c.Style, APIKey: c.APIKey, TLS: c.TLS, Plaintext: c.Plaintext, Silence: c.Silence}
 	if u, err := url.Parse(address); err == nil { // Open refuses one that does not parse
 		v.Bootstrap = "http://" + net.JoinHostPort(u.Hostname(), strconv.Itoa(c.BootstrapPort))
 	}

@@ -17,12 +17,12 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/surehand/surehand/activities/engine"
 	enginev1 "github.com/surehand/surehand/contracts/gen/surehand/engine/v1"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/tracing"
+	"github.com/surehand/surehand/transferd/client"
 )
 
 // Limits.
@@ -33,14 +33,13 @@ const (
 	MaxMessageBytes = 4 << 20
 	maxAddresses    = 1024
 	connectBackoff  = 500 * time.Millisecond // longest wait before the next try to connect
-	keepaliveEvery  = 10 * time.Second       // a peer that died without a word is found
-	keepaliveWithin = 3 * time.Second
 )
 
 // Connections finds engines by address. The zero value is not usable:
 // NewConnections. Safe for concurrent use.
 type Connections struct {
-	tls *tls.Config
+	tls     *tls.Config
+	silence time.Duration
 
 	mu     sync.Mutex
 	byAddr map[string]*connection // nil once closed
@@ -49,12 +48,12 @@ type Connections struct {
 // connection is that to one address.
 type connection struct {
 	*grpc.ClientConn
+	dialer  *net.Dialer
 	refused atomic.Bool // the last try to connect was: nobody listens there
 }
 
 func (c *connection) dial(ctx context.Context, address string) (net.Conn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", address)
+	conn, err := c.dialer.DialContext(ctx, "tcp", address)
 	c.refused.Store(errors.Is(err, syscall.ECONNREFUSED))
 	return conn, err
 }
@@ -62,9 +61,10 @@ func (c *connection) dial(ctx context.Context, address string) (net.Conn, error)
 var _ engine.Directory = (*Connections)(nil)
 
 // NewConnections makes an empty cache. config is used for every address when it
-// is not nil; without it only loopback is spoken to.
-func NewConnections(config *tls.Config) *Connections {
-	return &Connections{tls: config, byAddr: map[string]*connection{}}
+// is not nil; without it only loopback is spoken to. A host that answers no packet for
+// so long is given up; 0: client.Silence.
+func NewConnections(config *tls.Config, silence time.Duration) *Connections {
+	return &Connections{tls: config, silence: silence, byAddr: map[string]*connection{}}
 }
 
 // Engine gives the engine at host:port. It connects when first used.
@@ -94,13 +94,13 @@ func (c *Connections) conn(address string) (*connection, error) {
 	}
 	retry := backoff.DefaultConfig
 	retry.BaseDelay, retry.MaxDelay = connectBackoff/10, connectBackoff
-	conn := new(connection)
+	conn := &connection{dialer: client.Dialer(c.silence)}
 	conn.ClientConn, err = grpc.NewClient("passthrough:///"+address, append(tracing.DialOptions(),
 		grpc.WithTransportCredentials(creds), grpc.WithContextDialer(conn.dial),
 		grpc.WithDisableServiceConfig(), // no retry of gRPC's own: repeats are the caller's decision
 		grpc.WithDisableRetry(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: connectBackoff}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveEvery, Timeout: keepaliveWithin}),
+		client.Keepalive(c.silence),
 		// Windows that grow have gRPC measure the way with a ping at every token.
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes)))...)

@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestPlaintextNeverLeavesThisHost(t *testing.T) {
-	plain := NewConnections(nil)
+	plain := NewConnections(nil, 0)
 	defer closeAll(t, plain)
 	for _, address := range []string{"10.0.0.1:9000", "engine.example:9000", "[2001:db8::1]:9000", ":9000", "0.0.0.0:9000"} {
 		if _, err := plain.Engine(address); handoff.CodeOf(err) != handoff.CodeDenied {
@@ -29,7 +29,7 @@ func TestPlaintextNeverLeavesThisHost(t *testing.T) {
 	if _, err := plain.Engine("no port"); handoff.CodeOf(err) != handoff.CodeInvalid {
 		t.Error(err)
 	}
-	secure := NewConnections(&tls.Config{MinVersion: tls.VersionTLS13})
+	secure := NewConnections(&tls.Config{MinVersion: tls.VersionTLS13}, 0)
 	defer closeAll(t, secure)
 	if _, err := secure.Engine("10.0.0.1:9000"); err != nil {
 		t.Error(err)
@@ -67,7 +67,7 @@ func serve(t *testing.T, s *scripted) engine.Engine {
 	enginev1.RegisterEngineServer(server, s)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	connections := NewConnections(nil)
+	connections := NewConnections(nil, 0)
 	t.Cleanup(func() {
 		closeAll(t, connections)
 		server.Stop()
@@ -156,7 +156,7 @@ func TestARefusalKeepsItsCode(t *testing.T) {
 }
 
 func TestAnEngineThatIsGoneIsUnavailableAtOnce(t *testing.T) {
-	connections := NewConnections(nil)
+	connections := NewConnections(nil, 0)
 	defer closeAll(t, connections)
 	e, err := connections.Engine("127.0.0.1:1") // nobody listens there
 	if err != nil {

@@ -14,7 +14,7 @@ func (s *Server) Hold(ctx context.Context) {
 	if port == "" {
 		port = s.base.Scheme // a name that the dialer knows
 	}
-	c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", net.JoinHostPort(s.base.Hostname(), port))
+	c, err := s.config.dialer().DialContext(ctx, "tcp", net.JoinHostPort(s.base.Hostname(), port))
 	if err != nil {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/tracing"
+	"github.com/surehand/surehand/transferd/client"
 )
 
 // Limits of one server.
@@ -36,6 +37,15 @@ type Config struct {
 	Plaintext bool
 	// Bootstrap is the URL of P's Mooncake bootstrap server.
 	Bootstrap string
+	// Silence is for how long the server's host may answer no packet; 0: client.Silence.
+	Silence time.Duration
+}
+
+// dialer notices a host that fell silent, also while nothing is asked of it.
+func (c Config) dialer() *net.Dialer {
+	d := client.Dialer(c.Silence)
+	d.Timeout = dialTimeout
+	return d
 }
 
 // Server is one vLLM server. Safe for concurrent use.
@@ -60,7 +70,7 @@ func Open(c Config) (*Server, error) {
 		return nil, handoff.Errorf(handoff.CodeInvalid, "style %q, want %s, %s or %s", clip(string(c.Style)), NIXLPull, NIXLPush, Mooncake)
 	}
 	transport := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		DialContext:         c.dialer().DialContext,
 		TLSClientConfig:     c.TLS,
 		MaxIdleConns:        idleConns,
 		MaxIdleConnsPerHost: idleConns,
