@@ -43,8 +43,6 @@ func (c *Coordinator) Replace(detail string) bool {
 		return false
 	}
 	c.fail(Result{Step: StepPlace, Attempt: c.plan.Attempt, Code: CodeClosed, Detail: detail})
-	c.judge()
-	c.settle()
 	return true
 }
 
