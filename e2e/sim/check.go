@@ -73,6 +73,7 @@ func (s *Sim) finished(e *engineSim, a handoff.Attempt) bool {
 // check looks at the whole state, as somebody who sees everything.
 func (s *Sim) check(rest bool) {
 	defer s.lock()()
+	s.moved = s.moved || rest
 	w := s.view()
 	w.Rest = rest
 	if rest {
@@ -162,6 +163,10 @@ func (s *Sim) view() (w handoff.World) {
 		}
 	}
 	w.Tokens = slices.Clone(s.client.got)
+	if !s.moved {
+		return w
+	}
+	s.moved = false
 	all, err := s.ledger.Engines(context.Background())
 	s.must(err, "engines")
 	for _, e := range all {

@@ -99,6 +99,7 @@ type Sim struct {
 	late   map[handoff.Attempt]bool // planned after the cancel was recorded
 	owners check.Log                // what daemons were asked and answered
 	skew   time.Duration            // of the ledger's clock
+	moved  bool                     // the ledger was asked, or set, since it was looked at
 
 	held   map[string]time.Time // paused processes
 	cut    map[string]time.Time // one-way partitions, from>to
@@ -185,6 +186,9 @@ func (s *Sim) register(h *host) {
 	e := ledger.Engine{ID: id, Role: ledger.RoleBoth, Model: model, Revision: revision, Layout: layout[:], Node: handoff.NodeID(h.name),
 		NodeIncarnation: h.lives, ProcessIncarnation: h.engine.life.incarnation, Address: h.engine.life.name, Control: h.name, Peer: h.name,
 		Blocks: blocks, BlockTokens: 16, MaxTokens: 1 << 16}
+	s.mu.Lock()
+	s.moved = true
+	s.mu.Unlock()
 	s.must(s.ledger.Register(context.Background(), e, time.Hour), "register")
 	held := map[handoff.Attempt]uint32{}
 	targets, _ := h.core().Records(1 << 10)
@@ -235,7 +239,11 @@ func (s *Sim) run() {
 			s.violate("L1: after %s the client has %s and the handoff is %s", runTime, s.client, s.history)
 			break
 		}
-		s.deliver(now)
+		wait := time.Second
+		if !rested.IsZero() {
+			wait = restLook
+		}
+		s.deliver(now, wait)
 	}
 	s.rest()
 	s.finish()
@@ -246,6 +254,7 @@ const patience = 10 * time.Second
 
 const (
 	restTime = 60 * time.Second // past every lease and background repeat
+	restLook = 5 * time.Second  // so often it is looked at meanwhile, if nothing arrives
 	runTime  = 20 * time.Minute // past the parking of undo steps
 	jitter   = 3 * time.Millisecond
 )
@@ -260,14 +269,16 @@ func (s *Sim) due(now time.Time) {
 		fire = append(fire, t.fn)
 		return true
 	})
+	s.moved = s.moved || len(fire) > 0
 	s.mu.Unlock()
 	for _, f := range fire {
 		f()
 	}
 }
 
-// deliver picks one message, or waits for the next instant at which one may arrive.
-func (s *Sim) deliver(now time.Time) {
+// deliver picks one message, or waits for the next instant at which one may arrive,
+// at most so long.
+func (s *Sim) deliver(now time.Time, wait time.Duration) {
 	s.mu.Lock()
 	ms, next := s.deliverable(now)
 	for _, t := range s.timers {
@@ -277,7 +288,6 @@ func (s *Sim) deliver(now time.Time) {
 	}
 	s.mu.Unlock()
 	if len(ms) == 0 {
-		wait := time.Second
 		if !next.IsZero() {
 			wait = min(wait, max(next.Sub(now), time.Microsecond))
 		}
@@ -300,6 +310,7 @@ func (s *Sim) deliver(now time.Time) {
 // arrive lets the strikes have a look at the message, then it is there.
 func (s *Sim) arrive(m *message, now time.Time) {
 	s.out.Steps++
+	s.moved = s.moved || m.to == "r"
 	if !s.seen[m.point] {
 		s.seen[m.point] = true
 		s.out.Points = append(s.out.Points, m.point)
@@ -312,6 +323,7 @@ func (s *Sim) arrive(m *message, now time.Time) {
 		x := s.c.Strikes[s.struck]
 		s.struck++
 		s.out.Struck++
+		s.moved = true
 		s.say("fault %s", x)
 		faults[x.Fault].inject(s, m)
 		if m.due.After(now) || m.fate == nil {
