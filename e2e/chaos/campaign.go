@@ -72,8 +72,16 @@ func (c *Campaign) Run(ctx context.Context, p fleet.Programs) (err error) {
 	if err != nil {
 		return err
 	}
-	c.Began, c.seen = time.Now(), Tally{}
-	defer func() { c.Took = time.Since(c.Began) }()
+	earlier := map[Cell]bool{}
+	for _, r := range c.Results {
+		earlier[r.Cell] = true
+	}
+	if c.seen == nil {
+		c.seen = Tally{}
+	}
+	before := c.Took
+	c.Began = time.Now()
+	defer func() { c.Took = before + time.Since(c.Began) }()
 	var s *Stage
 	defer func() {
 		if s != nil {
@@ -87,6 +95,9 @@ func (c *Campaign) Run(ctx context.Context, p fleet.Programs) (err error) {
 		}
 	}
 	for i, cell := range cells {
+		if earlier[cell] {
+			continue
+		}
 		if c.Within > 0 && time.Since(c.Began) > c.Within || ctx.Err() != nil {
 			fmt.Fprintf(c.Out, "stopped after %d of %d cells\n", i, len(cells))
 			return context.Cause(ctx)

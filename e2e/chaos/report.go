@@ -90,16 +90,32 @@ func (c *Campaign) WriteHTML(w io.Writer) error {
 	return document.Execute(w, v)
 }
 
+// results are a campaign for machines.
+type results struct {
+	Seed    uint64
+	Began   time.Time
+	Seconds float64
+	Seen    Tally // rare states
+	Results []Result
+}
+
 // WriteJSON writes the results for machines.
 func (c *Campaign) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
-	return e.Encode(struct {
-		Seed    uint64
-		Began   time.Time
-		Seconds float64
-		Results []Result
-	}{c.Seed, c.Began, c.Took.Seconds(), c.Results})
+	return e.Encode(results{c.Seed, c.Began, c.Took.Seconds(), c.seen, c.Results})
+}
+
+// ReadJSON takes what an earlier sitting of the campaign wrote: cells that held
+// are not run again, its seed is this one's.
+func (c *Campaign) ReadJSON(r io.Reader) error {
+	var was results
+	if err := json.NewDecoder(r).Decode(&was); err != nil {
+		return err
+	}
+	c.Seed, c.seen, c.Took = was.Seed, was.Seen, time.Duration(was.Seconds*float64(time.Second))
+	c.Results = slices.DeleteFunc(was.Results, func(r Result) bool { return !r.Holds() })
+	return nil
 }
 
 // WriteText draws the matrix for a terminal.

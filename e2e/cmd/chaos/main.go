@@ -26,6 +26,9 @@ const examples = `  # a spread of sixty cells, some ten minutes
   # every cell: an hour or two
   chaos --html chaos.html --json chaos.json
 
+  # the same in several sittings of half an hour
+  chaos --json chaos.json --resume --minutes 30
+
   # one cell, or some of them
   chaos --only 'pause/td1/transfer'
   chaos --only 'kill/*/commit'
@@ -39,6 +42,7 @@ type options struct {
 	target         chaos.Target
 	minutes        int
 	list, unfenced bool
+	resume         bool
 }
 
 func main() {
@@ -52,6 +56,7 @@ func main() {
 	f.StringVar(&o.campaign.Only, "only", "", "pattern of fault/victim/phase, such as 'kill/*/commit'")
 	f.StringVar(&o.html, "html", "", "file for the report with the matrix as a picture")
 	f.StringVar(&o.json, "json", "", "file for the results")
+	f.BoolVar(&o.resume, "resume", false, "leave out the cells that held when the file of --json was written, and add to it")
 	f.BoolVar(&o.list, "list", false, "list the faults and whom they can strike")
 	f.BoolVar(&o.unfenced, "shared-network", false, "stay in the host's network namespace: no faults of the wire")
 	f.StringVar(&o.target.URL, "target", "", "gateway of a deployment that runs: only what a client can do, nothing is broken")
@@ -79,6 +84,11 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 		return errors.Join(c.RunAgainst(ctx, o.target), o.report(out))
 	}
 	c.Command = "go run ./e2e/cmd/chaos --only "
+	if o.resume {
+		if err := o.earlier(); err != nil {
+			return err
+		}
+	}
 	p, err := fleet.Build(ctx, true)
 	if err != nil {
 		return err
@@ -91,6 +101,17 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(os.Stderr, "no faults of the wire: %s\n", err)
 	}
 	return errors.Join(c.Run(ctx, p), o.report(out))
+}
+
+// earlier takes the results that are there already, if any are.
+func (o *options) earlier() error {
+	f, err := os.Open(o.json)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return errors.Join(o.campaign.ReadJSON(f), f.Close())
 }
 
 // report writes what was asked for; a broken cell is an error.
