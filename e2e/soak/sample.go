@@ -30,6 +30,9 @@ var measures = []measure{
 	{"RSS of transferds", 24 * mib, ""},
 	{"RSS of temporal", 0, "it keeps the histories of the retention period in memory"},
 	{"RSS of redis", 16 * mib, ""},
+	{"heap goal of gateways", 16 * mib, ""}, // twice what lived at the last collection: tells a leak from what the allocator keeps
+	{"heap goal of engines", 16 * mib, ""},
+	{"heap goal of transferds", 16 * mib, ""},
 	{"descriptors of gateways", 12, ""},
 	{"descriptors of engines", 12, ""},
 	{"descriptors of transferds", 12, ""},
@@ -69,6 +72,7 @@ func sample(ctx context.Context, s *chaos.Stage) (map[string]float64, error) {
 				return nil, err
 			}
 			out["goroutines of "+kind+"s"] += gauge(found, "go_goroutines")
+			out["heap goal of "+kind+"s"] += gauge(found, "go_memstats_next_gc_bytes")
 			out["registered bytes"] += gauge(found, "surehand_transferd_registered_bytes")
 		}
 	}

@@ -161,7 +161,7 @@ func (r *Report) Print(out io.Writer) {
 }
 
 func number(name string, v float64) string {
-	if strings.HasPrefix(name, "RSS") || name == "registered bytes" {
+	if strings.HasPrefix(name, "RSS") || strings.HasPrefix(name, "heap") || name == "registered bytes" {
 		return fmt.Sprintf("%.1f MiB", v/mib)
 	}
 	return fmt.Sprintf("%.1f", v)

@@ -47,7 +47,7 @@ func main() {
 	flag.StringVar(&o.shard, "shard", "1/1", "i/n: the i-th of n parts")
 	flag.BoolVar(&o.list, "list", false, "say what would be changed")
 	flag.StringVar(&o.keep, "keep", "", "file that remembers what became of each mutant; those noticed are not tried again")
-	flag.StringVar(&o.without, "without", "", "leave out suites whose package contains this: with -keep a first, quick look, whose survivors are tried by all suites afterwards")
+	flag.StringVar(&o.without, "without", "", "leave out suites whose package contains one of these, apart by commas: with -keep a first, quick look, whose survivors are tried by all suites afterwards")
 	flag.BoolVar(&o.museum, "museum", false, "plant the bugs of e2e/MUSEUM.md and of transferd/README.md's museum instead, each against its own test")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -92,7 +92,9 @@ func run(ctx context.Context, o options) error {
 	}
 	if o.without != "" {
 		for _, m := range all {
-			m.tests = slices.DeleteFunc(slices.Clone(m.tests), func(s suite) bool { return strings.Contains(s.pkg, o.without) })
+			m.tests = slices.DeleteFunc(slices.Clone(m.tests), func(s suite) bool {
+				return slices.ContainsFunc(strings.Split(o.without, ","), func(part string) bool { return strings.Contains(s.pkg, part) })
+			})
 		}
 	}
 	suites, err := prepare(ctx, dir, all)
