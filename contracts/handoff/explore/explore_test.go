@@ -9,7 +9,7 @@ import (
 
 // In tests a search ends at this many states, unless its scenario is complete
 // before. The command explore goes on: see its -max-states.
-const testStates, shortStates = 5_000, 1_500
+const testStates, shortStates = 3_000, 1_500
 
 func bound(t *testing.T) int {
 	if testing.Short() {
@@ -54,7 +54,7 @@ func TestEachRuleLeftOutIsFoundOut(t *testing.T) {
 			if !found {
 				t.Fatalf("looked for %s, found %q and %d leaking states", m.Breaks, r.Violation, r.Leaking)
 			}
-			if testing.Short() || m.Breaks == "leak" || r.States > 15_000 {
+			if testing.Short() || m.Breaks == "leak" || r.States > 5_000 {
 				return // the command goes that far; the control of a leak is a complete search
 			}
 			control := m.Scenario
