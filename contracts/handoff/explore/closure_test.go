@@ -35,12 +35,14 @@ func TestAWalkFindsLeaksAndRunsThatNeverEnd(t *testing.T) {
 	}
 }
 
+// A walk goes deep first and finds late what lies near: these it meets within some
+// ten thousand states.
 func TestAWalkFindsWhatEachRuleIsFor(t *testing.T) {
 	for _, m := range Mutants {
-		if !m.Brief || m.Breaks == "leak" || m.Faults != 0 && testing.Short() {
+		if !m.Brief || m.Breaks == "leak" || m.Fine || m.Faults == Cancel || m.Faults != 0 && testing.Short() {
 			continue
 		}
-		c := Close(m.Scenario, 300_000)
+		c := Close(m.Scenario, 20_000)
 		if !strings.HasPrefix(c.Violation, m.Breaks+":") {
 			t.Errorf("%s: want %s, found %s", m.Name, m.Breaks, c)
 		}
