@@ -92,6 +92,12 @@ func (f *fit) direct(piece uint32) []byte {
 	if !f.mapped {
 		return nil
 	}
+	if f.bound == nil {
+		if f.held[piece] {
+			return nil
+		}
+		return f.landing.View(piece)
+	}
 	parts := f.cut(piece)
 	if len(parts) != 1 || parts[0].Bytes != f.length(piece) {
 		return nil

@@ -64,10 +64,13 @@ func (l *loop) Landed(entries []wire.Entry, places [][]byte) error {
 		return err
 	}
 	defer l.staging.give(slot)
-	var bytes uint64
+	var came, bytes uint64
+	for _, e := range entries {
+		came += uint64(e.Length)
+	}
+	l.arrived(came)
 	pieces, operations := make([]uint32, 0, len(entries)), 0
 	for i, e := range entries {
-		l.arrived(uint64(e.Length))
 		staged := slot != nil && slot.places[i] != nil
 		if from := l.differs(e, torn.has(i)); from != "" {
 			if !staged {
