@@ -185,7 +185,7 @@ func compileSuite(ctx context.Context, dir, overlay string, s suite, n int) (*bi
 		return nil, err
 	}
 	b := &binary{suite: s, path: filepath.Join(dir, fmt.Sprintf("suite%d.test", n)), dir: at}
-	args := []string{"test", "-c", "-vet=off", "-o", b.path}
+	args := []string{"test", "-c", "-vet=off", "-ldflags=-w", "-o", b.path} // nobody debugs it
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
