@@ -151,8 +151,12 @@ func (cfg Config) print(name string, r *rig, rows []row, results map[string]resu
 	}
 }
 
-// single measures one 64 KiB block, from the asking to its landing.
+// single measures one 64 KiB block, from the asking to its landing, beside what TCP and
+// the waking of threads cost by themselves.
 func (cfg Config) single(ctx context.Context, rows []row) error {
+	rows = append(slices.Clone(rows),
+		row{name: "bare exchange over tcp", one: func(context.Context) (sample, error) { return exchange(0) }},
+		row{name: "the same, threads asleep before", one: func(context.Context) (sample, error) { return exchange(exchangeRest) }})
 	for _, row := range rows {
 		if row.one == nil {
 			continue
