@@ -30,6 +30,7 @@ type Ask struct {
 type Answer struct {
 	Status  int
 	Tokens  []int // ids
+	Text    string
 	Finish  string
 	Params  json.RawMessage // of a prefill
 	Code    string          // of a typed refusal, as a status or as the last event
@@ -105,6 +106,7 @@ func (a Ask) Send(ctx context.Context, url string) (Answer, error) {
 type piece struct {
 	Choices []struct {
 		IDs    []int  `json:"token_ids"`
+		Text   string `json:"text"`
 		Finish string `json:"finish_reason"`
 	} `json:"choices"`
 	Params json.RawMessage `json:"kv_transfer_params"`
@@ -126,7 +128,7 @@ func (a *Answer) take(text []byte) error {
 		a.Params = p.Params
 	}
 	for _, c := range p.Choices {
-		a.Tokens = append(a.Tokens, c.IDs...)
+		a.Tokens, a.Text = append(a.Tokens, c.IDs...), a.Text+c.Text
 		if c.Finish != "" {
 			a.Finish = c.Finish
 		}

@@ -70,10 +70,7 @@ func (d *demo) connector(ctx context.Context) (err error) {
 func (d *demo) seat(engines map[string]*vllmenv.Engine) func(context.Context, fleet.Seat) ([]string, error) {
 	return func(ctx context.Context, s fleet.Seat) ([]string, error) {
 		front := filepath.Join(d.rig.Dir, "c", s.ID+"-front.sock")
-		o := vllmenv.Options{Name: s.ID, CacheBytes: Blocks * vllmenv.BlockBytes}
-		o.Transfer = map[string]any{"kv_connector": "SurehandConnector", "kv_connector_module_path": "surehand_vllm.connector",
-			"kv_role": map[string]string{"prefill": "kv_producer", "decode": "kv_consumer"}[s.Role], "engine_id": s.ID, "kv_load_failure_policy": "fail",
-			"kv_connector_extra_config": map[string]any{"transferd_socket": s.Daemon, "front_socket": front}}
+		o := vllmenv.Options{Name: s.ID, CacheBytes: Blocks * vllmenv.BlockBytes}.Connector(s.Role == "prefill", s.Daemon, front, nil)
 		e, err := d.rig.Host.Start(ctx, o)
 		if err != nil {
 			return nil, err

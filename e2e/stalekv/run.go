@@ -85,7 +85,7 @@ func (d *demo) stock(ctx context.Context, want pair.Answer) error {
 	if err != nil {
 		return err
 	}
-	got, err := plain(ctx, question, d.rig.P.URL, d.rig.D.URL, func(ctx context.Context) error { return provoke(ctx, d.rig.P.URL, before) })
+	got, err := question.Bare(ctx, d.rig.P.URL, d.rig.D.URL, func(ctx context.Context) error { return provoke(ctx, d.rig.P.URL, before) })
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (d *demo) stock(ctx context.Context, want pair.Answer) error {
 	if !got.Ended() || slices.Equal(got.Tokens, want.Tokens) {
 		return ErrNotProvoked
 	}
-	again, err := plain(ctx, question, d.rig.P.URL, d.rig.D.URL, func(context.Context) error { return nil })
+	again, err := question.Bare(ctx, d.rig.P.URL, d.rig.D.URL, nil)
 	if err != nil {
 		return err
 	}

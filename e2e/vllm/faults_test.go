@@ -59,9 +59,9 @@ func long(t *testing.T) pair.Ask { return pair.Ask{Prompt: text(t, 0, 2), Tokens
 
 // killed kills an engine in the middle of a decode, and brings it up again on the
 // same port. What the client got is told.
-func killed(t *testing.T, e **vllmenv.Engine) pair.Answer {
+func killed(t *testing.T, e **vllmenv.Engine, a pair.Ask) pair.Answer {
 	t.Helper()
-	s := send(t, long(t))
+	s := send(t, a)
 	s.reaches(t)
 	if err := (*e).Kill(); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func serves(t *testing.T) {
 }
 
 func TestADThatIsKilledInItsDecodeEndsTheStreamTyped(t *testing.T) {
-	got := killed(t, &rig.D)
+	got := killed(t, &rig.D, long(t))
 	if got.Broken != nil || got.Code == "" || len(got.Tokens) == 0 {
 		t.Errorf("the client got %s", got)
 	}
@@ -94,8 +94,9 @@ func TestADThatIsKilledInItsDecodeEndsTheStreamTyped(t *testing.T) {
 }
 
 func TestAPThatIsKilledAfterTheTransferCostsNothing(t *testing.T) {
-	got := killed(t, &rig.P)
-	if !got.Ended() || len(got.Tokens) != longest {
+	const tokens = 400 // that D goes on by itself, to their end
+	got := killed(t, &rig.P, pair.Ask{Prompt: text(t, 0, 2), Tokens: tokens})
+	if !got.Ended() || len(got.Tokens) != tokens {
 		t.Errorf("the client got %s", got)
 	}
 	equal(t, pair.Ask{Prompt: text(t, 1, 2), Tokens: 8})
@@ -196,6 +197,57 @@ func TestAClientThatLeavesWhilePComputesIsAborted(t *testing.T) {
 	}
 	t.Logf("all blocks were free after %s", rest(t).Round(time.Millisecond))
 	serves(t)
+}
+
+// fetching has D ask a P that stands still: the transfer has begun and cannot end.
+func fetching(t *testing.T) *sent {
+	t.Helper()
+	stood := make(chan error, 1)
+	rig.InD.HoldNext(func(context.Context) { stood <- rig.P.Pause() })
+	s := send(t, pair.Ask{Prompt: text(t, 0, 4), Tokens: 8})
+	select {
+	case err := <-stood:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-s.done:
+		t.Fatal("D was never asked:", s.got, s.err)
+	}
+	eventually(t, "D has the request", func() bool {
+		c, err := pair.Look(t.Context(), rig.D.URL)
+		return err == nil && c.Sum(pair.Running, "", "")+c.Sum(pair.Waiting, "", "") > 0
+	})
+	return s
+}
+
+func TestAClientThatLeavesInTheTransferFreesBoth(t *testing.T) {
+	s := fetching(t)
+	s.leave()
+	<-s.done
+	if err := rig.P.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("all blocks were free after %s", rest(t).Round(time.Millisecond))
+	serves(t)
+}
+
+func TestAPThatIsKilledInTheTransferIsATypedRefusal(t *testing.T) {
+	s := fetching(t)
+	if err := rig.P.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.done
+	t.Logf("the client got: %s", s.got)
+	if s.got.Broken != nil || s.got.Code == "" || len(s.got.Tokens) > 0 {
+		t.Errorf("the client got %s", s.got)
+	}
+	again, err := rig.Host.Start(t.Context(), rig.P.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig.P = again
+	serves(t)
+	t.Logf("all blocks were free after %s", rest(t).Round(time.Millisecond))
 }
 
 // killedHeld kills an engine while a request waits in front of a side.

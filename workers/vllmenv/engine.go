@@ -74,6 +74,24 @@ func (o Options) Connector(prefill bool, daemon, front string, more map[string]a
 	return o
 }
 
+// Push makes a side of a NIXL pair one of those in which P writes into D's blocks.
+func (o Options) Push() Options {
+	o.Transfer = maps.Clone(o.Transfer)
+	o.Transfer["kv_connector"] = "NixlPushConnector"
+	return o
+}
+
+// Multi puts o's connector inside of vLLM's connector of connectors.
+func (o Options) Multi() Options {
+	inner := maps.Clone(o.Transfer)
+	o.Transfer = map[string]any{"kv_connector": "MultiConnector", "kv_connector_extra_config": map[string]any{"connectors": []any{inner}}}
+	for _, key := range []string{"kv_role", "kv_load_failure_policy", "engine_id"} {
+		o.Transfer[key] = inner[key]
+	}
+	delete(inner, "engine_id") // vLLM gives it to the inner ones
+	return o
+}
+
 // Engine is one running vLLM API server.
 type Engine struct {
 	Options

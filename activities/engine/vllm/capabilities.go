@@ -50,10 +50,11 @@ var Table = []Capabilities{
 		Seen: "yes, NIXL 1.5.1: `task e2e:vllm`",
 	},
 	{
-		// Heartbeats do not renew in push mode (museum T-20).
+		// Heartbeats do not renew in push mode (museum T-20). P finds D's registration by the
+		// request's id without its random end: both must be sent the same X-Request-Id.
 		Style: NIXLPush, Title: "vLLM, NIXL push", Lease: 30 * time.Second, LeaseSetting: "kv_connector_extra_config.kv_lease_duration",
 		Heartbeat: false, Counters: true, Rejection: true, AbortBefore: dropped + ", nothing is pinned", AbortAfter: dropped + "; a write under way may still land in D",
-		Seen: "not shown",
+		Seen: "tokens and counters, NIXL 1.5.1: `go test -tags vllm -run Pushed ./e2e/vllm`; of its faults none",
 	},
 	{
 		Style: Mooncake, Title: "vLLM, Mooncake", Lease: 480 * time.Second, LeaseSetting: "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT",
