@@ -334,3 +334,61 @@ func TestAResetRunWhoseReaderDeliversEndsAsCommitted(t *testing.T) {
 		t.Errorf("%+v, %s", o, c.Phase())
 	}
 }
+
+// A commit that a cancel met on its way is known by what the release found (rule 18).
+func TestACancelThatCameAfterTheCommitSaysSo(t *testing.T) {
+	for verdict, committed := range map[Verdict]bool{VerdictOver: true, VerdictCommitted: true, VerdictClosed: false, VerdictUnknown: false} {
+		c := NewCoordinator(testPlan(1, 1), Policy{})
+		a := c.Plan().Attempt
+		for _, s := range []Step{StepReserve, StepPrefill, StepTransfer} {
+			c.Step(Result{Step: s, Attempt: a})
+		}
+		c.Cancel()
+		c.Step(Result{Step: StepUndoTransfer, Attempt: a, Verdict: verdict})
+		if o := c.Outcome(); o.Committed != committed || o.Code != CodeCancelled {
+			t.Errorf("the release found %s: %+v", verdict, o)
+		}
+	}
+}
+
+// A stream that cannot resume leaves nothing: all of its attempt is released.
+func TestAStreamThatCannotResumeIsReleased(t *testing.T) {
+	c := decoding(t)
+	c.StreamResumes(c.Reader(), CodeEngine, "D died")
+	answers(c, func(cmd Command) Result {
+		r := Result{Step: cmd.Step, Attempt: cmd.Plan.Attempt}
+		if cmd.Step == StepPlace {
+			r.Code = CodeCapacity
+		}
+		return r
+	})
+	if !c.Ended() {
+		t.Fatal(c.Phase())
+	}
+	c = decoding(t)
+	c.StreamResumes(c.Reader(), CodeEngine, "D died")
+	c.Commands()
+	c.Step(Result{Step: StepPlace, Attempt: c.Plan().Attempt, Code: CodeCapacity})
+	var released []Step
+	for _, cmd := range c.Commands() {
+		if cmd.Hard {
+			released = append(released, cmd.Step)
+		}
+	}
+	if !slices.Equal(released, []Step{StepUndoTransfer, StepUndoPrefill, StepUndoReserve}) {
+		t.Errorf("released: %v", released)
+	}
+}
+
+// One closer's proof is enough, TP's as well as TD's (rule 5b).
+func TestPsWordAloneProvesAnAttemptClosed(t *testing.T) {
+	for source, want := range map[Verdict]Phase{VerdictClosed: PhasePlacing, VerdictOver: PhaseFencing} {
+		c := NewCoordinator(testPlan(1, 1), Policy{})
+		a := c.Plan().Attempt
+		c.Step(Result{Step: StepTransfer, Attempt: a, Code: CodeUnavailable})
+		c.Step(Result{Step: StepUndoTransfer, Attempt: a, Verdict: VerdictUnknown})
+		if c.Step(Result{Step: StepUndoPrefill, Attempt: a, Verdict: source}); c.Phase() != want {
+			t.Errorf("TP says %s: %s", source, c.Phase())
+		}
+	}
+}

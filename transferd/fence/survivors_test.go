@@ -96,6 +96,7 @@ func TestPostedOperationsThatFailDrainTheirTarget(t *testing.T) {
 	check(t, err)
 	wantCode(t, l.Why(), handoff.CodeClosed)
 	wantCode(t, c.FreedTarget(e, p.Attempt), handoff.CodeNotReady)
+	openTarget(t, c, e, plan("next", 1, 1), 1) // a quarter of the segment may be quarantined, no more is
 	l.Failed(1)
 	if b.count(func(n Notice) bool { return n.Drained }) != 1 {
 		t.Fatalf("%+v", b.notices)
@@ -321,6 +322,7 @@ func TestADrainIsOfTheSidesAskedForAndOfThisLife(t *testing.T) {
 	}
 	_, err = c.AwaitDrained(ctx, p, Sides{true, true})
 	wantCode(t, err, handoff.CodeNotReady)
+	lend(t, c, e, plan("next", 1, 1)) // a quarter of the segment may be quarantined, no more is
 	if got, err := c.AwaitDrained(ctx, p, Sides{Target: true}); err != nil || !got.Drained {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -564,4 +566,76 @@ func TestABlockIsOneTenantsAtATime(t *testing.T) {
 		t.Errorf("%d crossings told, %d blocks pinned", crossed, c.Stats().PinnedBlocks)
 	}
 	check(t, open("c", 2))
+}
+
+// A higher epoch ends the pull and the place of a lower one, and tells its engine.
+func TestAHigherEpochEndsAPullOfALowerOne(t *testing.T) {
+	b, c := newBench(t), core(t, 1)
+	e := b.engine("e")
+	attach(t, c, e)
+	older, newer := plan("h", 1, 1), plan("h", 2, 1)
+	l, _, err := c.Land(older, openTarget(t, c, e, older, 0))
+	check(t, err)
+	openTarget(t, c, e, newer, 1)
+	<-l.Stopped()
+	wantCode(t, l.Why(), handoff.CodeStaleEpoch)
+	l.End()
+	if e.Page.State(0) != flagpage.Over || !b.saw(func(n Notice) bool { return n.Attempt == older.Attempt && n.Target == handoff.TargetClosed }) {
+		t.Errorf("slot 0 is %d, told %+v", e.Page.State(0), b.notices)
+	}
+	check(t, c.FreedTarget(e, older.Attempt))
+}
+
+// Landed bytes are read again while the target lives, from whatever memory.
+func TestLandedBytesAreReadAgain(t *testing.T) {
+	for _, mapped := range []bool{true, false} {
+		b, c := newBench(t), core(t, 1)
+		e := b.engine("e")
+		copy(e.Segment.View(segment.Extent{At: 3 * blockBytes, Length: 4}), "what")
+		want := wire.MoreChecksum(0, e.Segment.View(segment.Extent{At: 3 * blockBytes, Length: blockBytes}))
+		if !mapped {
+			e.Segment = &segment.Segment{Memory: &device{Memory: e.Segment.Memory}}
+		}
+		attach(t, c, e)
+		p := plan("h", 1, 1)
+		l, _, err := c.Land(p, openTarget(t, c, e, p, 0))
+		check(t, err)
+		if got, err := l.Reread(1); err != nil || got != want {
+			t.Errorf("mapped %v: %x, %v; want %x", mapped, got, err, want)
+		}
+		_, err = c.Release(p, Sides{Target: true})
+		check(t, err)
+		_, err = l.Reread(1)
+		wantCode(t, err, handoff.CodeClosed)
+		l.End()
+	}
+}
+
+// A reading tells its source's state to the end, and after it.
+func TestAReadingTellsItsSourcesState(t *testing.T) {
+	b, c := newBench(t), core(t, 1, func(c *Config) { c.Retention = time.Millisecond })
+	e := b.engine("e")
+	attach(t, c, e)
+	p := plan("h", 1, 1)
+	r := admit(t, c, p, lend(t, c, e, p))
+	wants := func(want handoff.SourceState) {
+		t.Helper()
+		if got := r.State(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	wants(handoff.SourceOpened)
+	check(t, c.Seal(e, p.Attempt))
+	wants(handoff.SourceSealed)
+	check(t, r.Finish())
+	wants(handoff.SourceClosed)
+	r.Destroy()
+	check(t, c.FreedSource(e, p.Attempt))
+	for end := time.Now().Add(5 * time.Second); c.Stats().Tombstones > 0; {
+		if time.Now().After(end) {
+			t.Fatal("never forgotten")
+		}
+	}
+	wants(handoff.SourceUnknown)
+	wantCode(t, r.Question(wire.Question{}), handoff.CodeClosed)
 }
