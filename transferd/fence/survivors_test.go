@@ -183,7 +183,7 @@ func TestADeadEngineLeavesNothingWhateverItHeld(t *testing.T) {
 	}
 	targets, _ := c.Records(10)
 	for _, r := range targets {
-		if r.Plan == committed && r.State != handoff.TargetAborted {
+		if r.Plan == committed && r.State != handoff.TargetAborted || r.Plan == open && r.Cause != handoff.CodeEngine {
 			t.Fatalf("%+v", r)
 		}
 	}
@@ -202,9 +202,13 @@ func TestADeadEngineLeavesNothingWhateverItHeld(t *testing.T) {
 	if !slices.ContainsFunc(told, unmap) {
 		t.Fatalf("a failed unmapping is not told: %+v", told)
 	}
+	idle, inner := false, again.Close
+	again.Close = func() error { idle = true; return inner() }
 	attach(t, c, again)
 	told = nil
-	c.Detach(again)
+	if c.Detach(again); !idle {
+		t.Fatal("an engine that held nothing is still mapped")
+	}
 	if slices.ContainsFunc(told, unmap) {
 		t.Fatal("a good one is")
 	}
@@ -627,6 +631,9 @@ func TestAReadingTellsItsSourcesState(t *testing.T) {
 	wants(handoff.SourceOpened)
 	check(t, c.Seal(e, p.Attempt))
 	wants(handoff.SourceSealed)
+	if m, ok := r.Sealed(); !ok || m.Manifest.IsZero() || len(m.Digests) != 4 {
+		t.Errorf("sealed: %+v, %v", m, ok)
+	}
 	check(t, r.Finish())
 	wants(handoff.SourceClosed)
 	r.Destroy()
@@ -637,5 +644,42 @@ func TestAReadingTellsItsSourcesState(t *testing.T) {
 		}
 	}
 	wants(handoff.SourceUnknown)
+	if _, ok := r.Sealed(); ok {
+		t.Error("what is forgotten is sealed")
+	}
 	wantCode(t, r.Question(wire.Question{}), handoff.CodeClosed)
+}
+
+// What an engine vouches for is a set of some pieces; bytes of a piece lie inside of it.
+func TestHeldPiecesAreAPartOfTheWhole(t *testing.T) {
+	b, c := newBench(t), core(t, 1)
+	e := b.engine("e")
+	attach(t, c, e)
+	for _, wrong := range [][]uint32{{1, 0}, {1, 1}, {4}, {0, 1, 2, 3}} {
+		_, _, err := c.OpenTarget(e, TargetSpec{Plan: plan("h", 1, 1), Shape: shape, Offsets: offsets(), Held: wrong})
+		wantCode(t, err, handoff.CodeInvalid)
+	}
+	token, _, err := c.OpenTarget(e, TargetSpec{Plan: plan("h", 1, 1), Shape: shape, Offsets: offsets(), Held: []uint32{0, 2}})
+	check(t, err)
+	_, _, err = c.OpenTarget(e, TargetSpec{Plan: plan("h", 1, 1), Shape: shape, Offsets: offsets(), Held: []uint32{0, 1}})
+	wantCode(t, err, handoff.CodeConflict)
+	l, _, err := c.Land(plan("h", 1, 1), token)
+	check(t, err)
+	if !slices.Equal(l.Held(), []uint32{0, 2}) {
+		t.Error(l.Held())
+	}
+	for _, x := range [][2]uint32{{blockBytes, 1}, {blockBytes + 1, 0}, {1, blockBytes}, {8, ^uint32(0)}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%d bytes at %d of a piece of %d", x[1], x[0], blockBytes)
+				}
+			}()
+			l.Extent(0, x[0], x[1])
+		}()
+	}
+	if got := l.Extent(1, 8, blockBytes-8); got != (segment.Extent{At: 3*blockBytes + 8, Length: blockBytes - 8}) {
+		t.Errorf("%+v", got)
+	}
+	l.End()
 }
