@@ -392,3 +392,29 @@ func TestPsWordAloneProvesAnAttemptClosed(t *testing.T) {
 		}
 	}
 }
+
+// Tables are listed in the order of their attempts, and a ledger that knew nothing
+// takes over what a daemon has.
+func TestListsAreInOrderAndAFreshLedgerIsRebuilt(t *testing.T) {
+	td, tp, c := NewTargets("d0", 1), NewSources("p", 1), Capacity{Total: 64}
+	held := map[Attempt]uint32{}
+	var want, targets, sources []Attempt
+	for n := range Nonce(32) {
+		a := testPlan(1, n+1).Attempt
+		td.Step(0, TargetInput{Event: TargetUndo, Attempt: a, D: testPlan(1, 1).D})
+		tp.Step(0, SourceInput{Event: SourceUndo, Attempt: a, P: testPlan(1, 1).P})
+		want, held[a] = append(want, a), 1
+	}
+	for _, r := range td.All() {
+		targets = append(targets, r.Plan.Attempt)
+	}
+	for _, r := range tp.All() {
+		sources = append(sources, r.Plan.Attempt)
+	}
+	if !slices.Equal(targets, want) || !slices.Equal(sources, want) {
+		t.Errorf("targets %v\nsources %v", targets, sources)
+	}
+	if c.Rebuild(0, held, 10); c.Used() != 32 || len(c.Expire(10)) != 32 {
+		t.Errorf("%d blocks are used", c.Used())
+	}
+}

@@ -683,3 +683,22 @@ func TestHeldPiecesAreAPartOfTheWhole(t *testing.T) {
 	}
 	l.End()
 }
+
+// A connection that is gone with reads posted drains what is over: nothing of it
+// looks at the memory any more.
+func TestAConnectionThatIsGoneDrainsItsSource(t *testing.T) {
+	b, c := newBench(t), core(t, 1)
+	e := b.engine("e")
+	attach(t, c, e)
+	p := plan("h", 1, 1)
+	r := admit(t, c, p, lend(t, c, e, p))
+	check(t, r.Begin(all))
+	_, err := c.Release(p, Sides{Source: true})
+	check(t, err)
+	wantCode(t, c.FreedSource(e, p.Attempt), handoff.CodeNotReady)
+	r.Destroy()
+	if !b.saw(func(n Notice) bool { return n.IsSource && n.Drained }) {
+		t.Errorf("%+v", b.notices)
+	}
+	check(t, c.FreedSource(e, p.Attempt))
+}
