@@ -22,7 +22,12 @@ const (
 	// MaxLinks bounds how often one may be narrowed.
 	MaxLinks = 8
 
-	version  = 1
+	// Versions of the encoding. One of version 2 says that the daemon that minted it
+	// takes its reader's trace with a PULL or JOIN; it is all that a reader knows of
+	// that daemon's release before it speaks.
+	versionPlain  = 1
+	versionTraced = 2
+
 	macBytes = sha256.Size
 )
 
@@ -98,6 +103,10 @@ func validate(r Right) error {
 	}
 	return nil
 }
+
+// TakesTrace says whether the daemon that minted token takes a trace. Who holds a
+// token cannot prove it, and a wrong answer costs its holder a refusal.
+func TakesTrace(token []byte) bool { return len(token) > 0 && token[0] == versionTraced }
 
 func sum(key, message []byte) []byte {
 	h := hmac.New(sha256.New, key)

@@ -41,6 +41,31 @@ func TestTheHolderMayReadWhatWasMinted(t *testing.T) {
 	}
 }
 
+// A token says by its first byte that its daemon takes a trace; one of a release
+// before does not, and is read all the same.
+func TestATokenSaysWhetherItsDaemonTakesATrace(t *testing.T) {
+	k := NewKey()
+	now := mint(t, k)
+	narrow, err := Attenuate(now, right.Pieces)
+	if err != nil || !TakesTrace(now) || !TakesTrace(narrow) {
+		t.Fatalf("%x and %x say no, %v", now, narrow, err)
+	}
+	p, err := parse(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := append([]byte{versionPlain}, p.base[1:]...)
+	old := append(append(append([]byte(nil), base...), 0), sum(k[:], base)...)
+	if got, err := Verify(k, old, present()); TakesTrace(old) || err != nil || got != right {
+		t.Fatalf("%v, %+v, %v", TakesTrace(old), got, err)
+	}
+	for _, none := range [][]byte{nil, {}, {0}, {3}} {
+		if TakesTrace(none) {
+			t.Errorf("%x takes a trace", none)
+		}
+	}
+}
+
 func TestNarrowingNeedsNoKeyAndHoldsForEver(t *testing.T) {
 	k := NewKey()
 	narrow, err := Attenuate(mint(t, k), Range{20, 30})

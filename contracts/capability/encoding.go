@@ -12,7 +12,7 @@ import (
 // links, the last link's MAC.
 
 func appendRight(b []byte, r Right) []byte {
-	b = append(b, version, byte(r.Direction))
+	b = append(b, versionTraced, byte(r.Direction))
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.Grant))
 	b = fields.AppendString(b, string(r.Attempt.Handoff))
 	b = binary.LittleEndian.AppendUint32(b, uint32(r.Attempt.Epoch))
@@ -75,7 +75,7 @@ func parse(token []byte) (p parsed, err error) {
 		p.links = append(p.links, span(c))
 	}
 	p.mac = c.Take(macBytes)
-	if v != version || !c.Done() {
+	if v != versionPlain && v != versionTraced || !c.Done() {
 		return p, handoff.Errorf(handoff.CodeDenied, "malformed capability")
 	}
 	return p, validate(p.right)

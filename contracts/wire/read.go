@@ -121,6 +121,9 @@ type Pull struct {
 	Attempt    handoff.Attempt
 	Unchecked  bool // the checksums will not be looked at: TP may leave them out
 	Capability []byte
+	// Trace is the reader's traceparent, empty for none. Only a daemon whose capability
+	// says so (capability.TakesTrace) reads it; all others refuse the frame.
+	Trace string
 }
 
 // AppendPull writes a PULL; the capability has at most capability.MaxBytes.
@@ -136,7 +139,25 @@ func appendPull(b []byte, p Pull) []byte {
 	}
 	b = append(b, level)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(p.Capability)))
-	return append(b, p.Capability...)
+	b = append(b, p.Capability...)
+	if p.Trace != "" {
+		b = fields.AppendString(b, p.Trace)
+	}
+	return b
+}
+
+// traceparent says whether s is one of W3C's version 00, to the letter.
+func traceparent(s string) bool {
+	const like, zero = "00-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx", "0000000000000000"
+	if len(s) != len(like) || s[3:35] == zero+zero || s[36:52] == zero {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; like[i] == 'x' && !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') || like[i] != 'x' && c != like[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // AppendJoin writes a JOIN: one more connection of the pull of the same attempt and
@@ -152,10 +173,15 @@ func ParsePull(b []byte) (Pull, error) {
 	level := c.Octet()
 	p.Unchecked = level == 1
 	n := int(c.Uint16())
-	if c.Bad || level > 1 || n != len(c.Bytes) || n > capability.MaxBytes {
+	if c.Bad || level > 1 || n > len(c.Bytes) || n > capability.MaxBytes {
 		return p, malformed(KindPull)
 	}
 	p.Capability = c.Take(n)
+	if len(c.Bytes) > 0 {
+		if p.Trace = c.Text(); !c.Done() || !traceparent(p.Trace) {
+			return p, malformed(KindPull)
+		}
+	}
 	return p, p.Attempt.Validate()
 }
 

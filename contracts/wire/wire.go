@@ -7,7 +7,7 @@
 //	TD                                   TP
 //	HELLO (who, and whom I expect)   ──▶
 //	                                 ◀── HELLO_OK, or ERROR for the wrong daemon
-//	PULL (attempt, capability)       ──▶
+//	PULL (attempt, capability, trace)──▶     the trace only where TP takes one
 //	                                 ◀── SOURCE (grant, state, shape)
 //	                                 ◀── READY (announced runs), as P writes them
 //	READ (runs)                      ──▶
@@ -41,7 +41,8 @@ const (
 	HeaderBytes = 16
 	// Version of this protocol; another is refused, both ways, before anything of it
 	// is understood. Version 2 added FINISHED and the level of a PULL, version 3 the
-	// layout of a SOURCE, version 4 JOIN.
+	// layout of a SOURCE, version 4 JOIN. The trace of a PULL has none: a capability
+	// says whether its daemon takes one.
 	Version = 4
 	// MaxRuns bounds the runs of one READY or READ.
 	MaxRuns = 4096

@@ -28,7 +28,7 @@ var cases = []struct {
 }{
 	{KindHello, AppendHello(nil, Hello{"td", 1, "tp", 2}), Hello{"td", 1, "tp", 2}, func(p []byte) (any, error) { return ParseHello(p) }},
 	{KindHelloOK, AppendHelloOK(nil, HelloOK{"tp", 2}), HelloOK{"tp", 2}, func(p []byte) (any, error) { return ParseHelloOK(p) }},
-	{KindPull, AppendPull(nil, Pull{attempt, true, []byte("cap")}), Pull{attempt, true, []byte("cap")}, func(p []byte) (any, error) { return ParsePull(p) }},
+	{KindPull, AppendPull(nil, Pull{attempt, true, []byte("cap"), ""}), Pull{attempt, true, []byte("cap"), ""}, func(p []byte) (any, error) { return ParsePull(p) }},
 	{KindSource, AppendSource(nil, Source{7, handoff.SourceOpened, shape, []byte("layout")}), Source{7, handoff.SourceOpened, shape, []byte("layout")}, func(p []byte) (any, error) { return ParseSource(p) }},
 	{KindReady, AppendRuns(nil, KindReady, []Run{{0, 3}, {5, 1}}), []Run{{0, 3}, {5, 1}}, func(p []byte) (any, error) { return ParseRuns(KindReady, p, pieces) }},
 	{KindRead, AppendRuns(nil, KindRead, []Run{{0, 8}}), []Run{{0, 8}}, func(p []byte) (any, error) { return ParseRuns(KindRead, p, pieces) }},
@@ -38,7 +38,7 @@ var cases = []struct {
 	{KindAnswer, AppendAnswer(nil, Answer{11, handoff.Errorf(handoff.CodeClosed, "gone")}), Answer{11, handoff.Errorf(handoff.CodeClosed, "gone")}, func(p []byte) (any, error) { return ParseAnswer(p) }},
 	{KindFinish, AppendFinish(nil, 7), handoff.GrantID(7), func(p []byte) (any, error) { return ParseGrant(KindFinish, p) }},
 	{KindFinished, AppendFinished(nil, 7), handoff.GrantID(7), func(p []byte) (any, error) { return ParseGrant(KindFinished, p) }},
-	{KindJoin, AppendJoin(nil, Pull{attempt, true, []byte("cap")}), Pull{attempt, true, []byte("cap")}, func(p []byte) (any, error) { return ParsePull(p) }},
+	{KindJoin, AppendJoin(nil, Pull{attempt, true, []byte("cap"), ""}), Pull{attempt, true, []byte("cap"), ""}, func(p []byte) (any, error) { return ParsePull(p) }},
 	{KindJoined, AppendJoined(nil, 7), handoff.GrantID(7), func(p []byte) (any, error) { return ParseGrant(KindJoined, p) }},
 	{KindCancel, AppendCancel(nil, 7), handoff.GrantID(7), func(p []byte) (any, error) { return ParseGrant(KindCancel, p) }},
 	{KindPing, AppendPing(nil, Ping{1, 6000}), Ping{1, 6000}, func(p []byte) (any, error) { return ParsePing(p) }},
@@ -71,6 +71,44 @@ func TestACutOrPaddedPayloadIsRefused(t *testing.T) {
 		}
 		if _, err := c.parse(append(bytes.Clone(p), 0)); err == nil {
 			t.Errorf("%s with a byte too many was accepted", c.kind)
+		}
+	}
+}
+
+const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+// A PULL and a JOIN may carry their reader's trace. Without one they are, to the
+// byte, what every daemon of this version reads.
+func TestATraceIsCarriedWholeOrNotAtAll(t *testing.T) {
+	plain := Pull{Attempt: attempt, Capability: []byte("cap")}
+	traced := plain
+	traced.Trace = parent
+	for _, write := range []func([]byte, Pull) []byte{AppendPull, AppendJoin} {
+		short, p := write(nil, plain)[HeaderBytes:], write(nil, traced)[HeaderBytes:]
+		if !bytes.HasPrefix(p, short) || len(p) != len(short)+1+len(parent) {
+			t.Fatalf("%x is not %x and a trace", p, short)
+		}
+		if got, err := ParsePull(p); err != nil || !reflect.DeepEqual(got, traced) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		for cut := len(short) + 1; cut < len(p); cut++ {
+			if _, err := ParsePull(p[:cut]); err == nil {
+				t.Errorf("a trace cut to %d bytes was accepted", cut-len(short))
+			}
+		}
+		if _, err := ParsePull(append(bytes.Clone(p), 0)); err == nil {
+			t.Error("a byte behind the trace was accepted")
+		}
+	}
+	for name, bad := range map[string]string{
+		"text": "hello", "upper case": strings.ToUpper(parent), "a version of tomorrow": "01" + parent[2:], "more of it": parent + "-00",
+		"no trace id": "00-" + strings.Repeat("0", 32) + parent[35:], "no parent": parent[:36] + strings.Repeat("0", 16) + parent[52:],
+		"other separators": strings.ReplaceAll(parent, "-", "_"), "no hex": parent[:3] + "g" + parent[4:], "a long text": strings.Repeat("x", 255),
+	} {
+		p := traced
+		p.Trace = bad
+		if got, err := ParsePull(AppendPull(nil, p)[HeaderBytes:]); err == nil {
+			t.Errorf("%s: taken as %q", name, got.Trace)
 		}
 	}
 }
@@ -161,6 +199,8 @@ func FuzzParse(f *testing.F) {
 		f.Add(uint8(c.kind), c.frame[HeaderBytes:])
 	}
 	f.Add(uint8(KindData), AppendData(nil, []Entry{{0, 64, 1}})[HeaderBytes:])
+	f.Add(uint8(KindPull), AppendPull(nil, Pull{attempt, false, []byte("cap"), parent})[HeaderBytes:])
+	f.Add(uint8(KindJoin), AppendJoin(nil, Pull{attempt, true, nil, parent})[HeaderBytes:])
 	f.Fuzz(func(t *testing.T, kind uint8, p []byte) {
 		if Kind(kind) == KindData {
 			fuzzData(t, p)

@@ -114,7 +114,7 @@ var hanging = []struct{ name, service, below, of string }{
 	{tracing.StepPrefix + "commit", front, root, front},
 	{tracing.SpanStream, front, root, front},
 	{tracing.SpanPull, aDaemon, tracing.StepPrefix + "transfer", front},
-	{tracing.SpanServe, aDaemon, tracing.SpanPrefill, anEngine},
+	{tracing.SpanServe, aDaemon, tracing.SpanPull, aDaemon}, // between the two daemons
 	{tracing.SpanPrefill, anEngine, tracing.StepPrefix + "prefill", front},
 	{tracing.SpanDecode, anEngine, tracing.StepPrefix + "reserve", front},
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/surehand/surehand/contracts/capability"
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/tracing"
 	"github.com/surehand/surehand/contracts/wire"
@@ -269,6 +270,9 @@ func (l *loop) open(ctx context.Context, address string) (transport.Lane, error)
 	defer cancel()
 	p := l.run.spec.Plan
 	to := transport.Target{Address: address, Node: p.P.Node, Instance: p.P.Incarnation, Attempt: p.Attempt, Capability: l.run.spec.Capability, Unchecked: l.run.spec.Unchecked}
+	if capability.TakesTrace(to.Capability) {
+		to.Trace = tracing.Text(ctx)
+	}
 	how, err := l.run.puller.transport(l.run.spec, to)
 	if err != nil {
 		return nil, err

@@ -70,6 +70,8 @@ type Target struct {
 	Attempt    handoff.Attempt
 	Capability []byte
 	Unchecked  bool // the sink looks at no checksum: none need be taken
+	// Trace is the pull's traceparent, for a source whose daemon takes one; else empty.
+	Trace string
 }
 
 // Transport opens lanes of one kind.

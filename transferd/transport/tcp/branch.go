@@ -85,8 +85,7 @@ func (l *lane) askToJoin(st *stream, o *Opener, t transport.Target, fresh bool) 
 			return err
 		}
 	}
-	pull := wire.Pull{Attempt: t.Attempt, Unchecked: t.Unchecked, Capability: t.Capability}
-	if err := st.write(writeTimeout, func(b []byte) []byte { return wire.AppendJoin(b, pull) }); err != nil {
+	if err := st.write(writeTimeout, func(b []byte) []byte { return wire.AppendJoin(b, pullOf(t)) }); err != nil {
 		return err
 	}
 	p, err := st.expect(wire.KindJoined)

@@ -174,8 +174,7 @@ func (l *lane) begin(o *Opener, t transport.Target, fresh bool) error {
 			return err
 		}
 	}
-	pull := wire.Pull{Attempt: t.Attempt, Unchecked: t.Unchecked, Capability: t.Capability}
-	if err := l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendPull(b, pull) }); err != nil {
+	if err := l.stream.write(writeTimeout, func(b []byte) []byte { return wire.AppendPull(b, pullOf(t)) }); err != nil {
 		return err
 	}
 	p, err := l.stream.expect(wire.KindSource)
@@ -184,6 +183,10 @@ func (l *lane) begin(o *Opener, t transport.Target, fresh bool) error {
 	}
 	l.source, err = wire.ParseSource(p)
 	return err
+}
+
+func pullOf(t transport.Target) wire.Pull {
+	return wire.Pull{Attempt: t.Attempt, Unchecked: t.Unchecked, Capability: t.Capability, Trace: t.Trace}
 }
 
 // greet says who dials and whom it means.

@@ -95,7 +95,11 @@ func FuzzServe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		v := newServing(t)
 		hello := wire.AppendHello(nil, wire.Hello{From: "td", FromIncarnation: 1, To: "tp", ToIncarnation: 1})
-		hello = wire.AppendPull(hello, wire.Pull{Attempt: v.plan.Attempt, Capability: v.token})
+		pull := wire.Pull{Attempt: v.plan.Attempt, Capability: v.token}
+		if len(text)%2 == 1 {
+			pull.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		}
+		hello = wire.AppendPull(hello, pull)
 		peer := &talker{Reader: bytes.NewReader(append(hello, text...))}
 		s := &Server{cfg: ServerConfig{Core: v.core, Log: slog.New(slog.DiscardHandler)}}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -155,7 +156,7 @@ func (s *Server) attempt(ctx context.Context, st *stream, h fence.Holder) (err e
 	if err != nil {
 		return s.refuse(st, err)
 	}
-	_, span := tracing.Start(tracing.With(ctx, reading.Trace()), tracing.SpanServe, asked.Attempt)
+	_, span := tracing.Start(tracing.With(ctx, cmp.Or(asked.Trace, reading.Trace())), tracing.SpanServe, asked.Attempt) // an older reader tells none
 	defer func() { span.End(err) }()
 	finished, err := serveReading(st, reading, s.cfg.Core.Lease(), asked.Unchecked && s.cfg.Unchecked, asked.joins)
 	leave() // nothing of this connection looks at the memory any more, nor can ask to
