@@ -28,12 +28,14 @@ var Bugs = []Bug{
 	}
 }`},
 	{Row: "R-05", About: "nobody looks whether a transfer goes forward", Edits: []Edit{
-		{"transferd/pull/loop.go", "if time.Since(l.progress) >= l.run.spec.ProgressDeadline {", "if false {"},
+		{"transferd/pull/loop.go", "lane.Step(l.run.spec.ProgressDeadline)", "lane.Step(time.Hour)"},
+		{"transferd/pull/loop.go", "left := max(l.run.spec.ProgressDeadline-time.Since(l.progress), backoffMax)", "left := time.Hour"},
 	}},
 	{Row: "R-06", About: "a range that may not be read is served", Edits: []Edit{
 		{"contracts/handoff/sources_guard.go", "if !r.HasAnnounced(p) {", "if false {"},
 	}},
-	{Row: "R-08", About: "neither side looks at the other's life", Edits: []Edit{
+	{Row: "R-08", About: "a life of P that is over is not told from the present one", Edits: []Edit{
+		{"contracts/capability/capability.go", "if p.right.Source == at.Source && p.right.Incarnation != at.Incarnation {", "if false {"},
 		{"transferd/transport/tcp/server.go", "hello.To != core.Node() || hello.ToIncarnation != core.Incarnation()", "hello.To != core.Node()"},
 		{"transferd/transport/tcp/lane.go", "ok.Node != t.Node || ok.Incarnation != t.Instance", "ok.Node != t.Node"},
 	}},
@@ -54,8 +56,8 @@ func isPoisoned(h Holder) bool {
 	{Row: "R-11", About: "nobody asks who answers", Edits: []Edit{
 		{"transferd/transport/tcp/server.go", "hello.To != core.Node() || hello.ToIncarnation != core.Incarnation()", "false"},
 	}},
-	{Row: "R-12", About: "the end of the one who read is not told to the source", Edits: []Edit{
-		{"transferd/fence/reading.go", "c.stepSource(handoff.SourceInput{Event: handoff.SourceDestroy, Attempt: r.attempt, Grant: r.grant})\n\tc.settleSource(r.attempt)", "_ = c"},
+	{Row: "R-12", About: "what D asked for and P sends no more keeps D's blocks", Edits: []Edit{
+		{"transferd/pull/loop.go", "\tlane.Close()\n\tl.landing.Destroyed()", "\tlane.Close()"},
 	}},
 	{Row: "R-13", About: "a release of what nobody knows is an error", Edits: []Edit{
 		{"transferd/fence/control.go", "if !s.Target && !s.Source {", "if !s.Target && c.sources.Get(p.Attempt) == nil {"},
@@ -63,8 +65,9 @@ func isPoisoned(h Holder) bool {
 	{Row: "R-15", About: "a heartbeat comes and renews nothing", Edits: []Edit{
 		{"contracts/handoff/sources.go", "r.End = max(r.End, now+clampLease(in.Lease, t.Lease))", "_ = in.Lease"},
 	}},
-	{Row: "R-16", About: "an end that is said twice ends the daemon", Edits: []Edit{
+	{Row: "R-16", About: "an end that is said twice is acted upon twice", Edits: []Edit{
 		{"transferd/fence/target.go", "drainedNow := r.Drained() && !isClosed(t.drained)", "drainedNow := r.Drained()"},
+		{"transferd/fence/trace.go", "\tif ans.Changed {\n\t\tc.settleTarget(in.Attempt)", "\t{\n\t\tc.settleTarget(in.Attempt)"},
 	}},
 	{Row: "R-18", About: "state items lie in one slot, which the next handoff takes over", Edits: []Edit{
 		{"transferd/fence/reading.go", "return r.source.engine.Segment.View(r.source.extents[piece])", "return r.source.engine.Segment.View(shared(r, piece))"},

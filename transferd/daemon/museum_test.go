@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/client"
+	"github.com/surehand/surehand/transferd/daemon"
+	"github.com/surehand/surehand/transferd/fence"
 )
 
 // Rows of the museum of defects, each with the report that it comes from.
@@ -28,15 +31,22 @@ func orders(n int) [][]int {
 }
 
 // vllm-project/vllm#46283, #46289 and #25067, #25562, #57570: both
-// sides end a handoff in any order, each word said twice; both get their blocks
-// back, and nobody panics.
+// sides end a handoff in any order, each word said twice, while pieces that D asked for
+// are on their way; both get their blocks back, and nobody panics.
 func TestBothSidesEndInAnyOrderAndGetTheirBlocksBack(t *testing.T) {
-	ph, p, dh, d := pair(t)
+	ph, p, dh, d := pair(t, func(c *daemon.Config) { c.ProgressDeadline = patience }) // only the ends end it
+	r := newRelay(t, ph.PeerAddress)
 	for _, order := range orders(4) {
 		m := newMove(t, ph, p, dh, d)
 		m.open()
+		r.keep()
 		m.announce(0, 1)
-		pulled := m.async()
+		pulled := make(chan error, 1)
+		go func() { pulled <- m.through(r) }()
+		eventually(t, "two pieces are on their way", func() bool {
+			targets, _ := dh.Core().Records(100)
+			return slices.ContainsFunc(targets, func(r fence.TargetRecord) bool { return r.Plan.Attempt == m.plan.Attempt && r.Posted == 2 })
+		})
 		ends := []func(){
 			func() {
 				_, err := dh.control.Undo(background(t), m.plan, m.plan.Attempt.Operation("undo"), client.Sides{Target: true})
@@ -58,6 +68,7 @@ func TestBothSidesEndInAnyOrderAndGetTheirBlocksBack(t *testing.T) {
 		}
 		m.d.await(t, client.TargetDrained, m.plan.Attempt)
 		m.p.await(t, client.SourceDrained, m.plan.Attempt)
+		r.let()
 		check(t, d.Freed(background(t), m.plan.Attempt, false))
 		check(t, p.Freed(background(t), m.plan.Attempt, true))
 		m.neverVisible()

@@ -17,6 +17,7 @@ type relay struct {
 	mu     sync.Mutex
 	dialed int
 	open   map[net.Conn]net.Conn
+	kept   chan struct{} // until it is closed pieces are kept back; nil: they pass
 	wg     sync.WaitGroup
 }
 
@@ -41,15 +42,48 @@ func newRelay(t *testing.T, to func() string) *relay {
 			r.open[c] = up
 			r.mu.Unlock()
 			r.wg.Go(func() { r.pass(c, up) })
-			r.wg.Go(func() { r.pass(up, c) })
+			r.wg.Go(func() { r.pass(up, keeper{c, r}) })
 		}
 	})
 	t.Cleanup(func() {
 		_ = l.Close()
+		r.let()
 		r.cut()
 		r.wg.Wait()
 	})
 	return r
+}
+
+// keep holds back the daemon's pieces from now on, let passes them on. News and
+// answers, which are small, pass.
+func (r *relay) keep() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept = make(chan struct{})
+}
+
+func (r *relay) let() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept != nil {
+		close(r.kept)
+		r.kept = nil
+	}
+}
+
+type keeper struct {
+	net.Conn
+	r *relay
+}
+
+func (k keeper) Write(b []byte) (int, error) {
+	k.r.mu.Lock()
+	kept := k.r.kept
+	k.r.mu.Unlock()
+	if kept != nil && len(b) >= blockBytes/2 {
+		<-kept
+	}
+	return k.Conn.Write(b)
 }
 
 func (r *relay) pass(from, to net.Conn) {
