@@ -65,7 +65,7 @@ func openPostgres(ctx context.Context, s settings.Settings) (out stores, err err
 			err = errors.Join(err, main.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	if err := lockStore(ctx, main); err != nil {
+	if err := lockStore(ctx, main, lockTimeout); err != nil {
 		return out, err
 	}
 	if err := makeTables(ctx, main, at.name, "postgresql/v12/temporal/schema.sql", postgres.Version); err != nil {
@@ -199,12 +199,20 @@ func (s storeURL) create(ctx context.Context, database string) error {
 	return nil
 }
 
+// rows is the part of a connection that a lock is asked for by.
+type rows interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
 // lockStore holds for as long as the connection does. Two servers on one store
 // would take the shards from each other all the time; that they cannot harm it
 // is Temporal's own doing, by the number that a shard's owner writes with.
-func lockStore(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
+//
+// What bounds the wait bounds no question: one that is cut short costs the
+// connection, and says nothing of the lock.
+func lockStore(ctx context.Context, conn rows, wait time.Duration) error {
+	enough := time.NewTimer(wait)
+	defer enough.Stop()
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for {
@@ -216,8 +224,10 @@ func lockStore(ctx context.Context, conn *pgx.Conn) error {
 			return nil
 		}
 		select {
-		case <-ctx.Done():
+		case <-enough.C:
 			return fmt.Errorf("%w: stop that one, or name another database", ErrStoreInUse)
+		case <-ctx.Done():
+			return fmt.Errorf("lock the store: %w", ctx.Err())
 		case <-ticker.C:
 		}
 	}
