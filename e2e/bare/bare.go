@@ -33,6 +33,8 @@ type Handoff struct {
 	p, d   engine.Engine
 	tp, td *client.Control
 	lease  time.Duration
+	began  time.Time
+	at     Times
 }
 
 // Plan makes a handoff between the two engines that an ask names.

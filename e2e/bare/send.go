@@ -44,13 +44,19 @@ func (p *Proxy) plan(ctx context.Context, a traffic.Ask) (*Handoff, error) {
 	return &known, err
 }
 
+// Times of one handoff, since its request: when D's room was taken, the prompt
+// computed, its state landed and committed.
+type Times struct{ Reserved, Prefilled, Moved, Committed time.Duration }
+
 // Send runs one handoff and reads its stream. Ask must name both engines.
-func (p *Proxy) Send(ctx context.Context, a traffic.Ask) (out traffic.Answer) {
+func (p *Proxy) Send(ctx context.Context, a traffic.Ask) (out traffic.Answer, at Times) {
 	began := time.Now()
 	defer func() { out.Total = time.Since(began) }()
 	h, err := p.plan(ctx, a)
 	if err == nil {
-		out, err = h.run(ctx, began)
+		h.began = began
+		out, err = h.run(ctx)
+		at = h.at
 	}
 	if err != nil {
 		out.Broken = err
@@ -58,12 +64,12 @@ func (p *Proxy) Send(ctx context.Context, a traffic.Ask) (out traffic.Answer) {
 			out.Broken = errors.Join(err, h.Release(context.WithoutCancel(ctx)))
 		}
 	}
-	return out
+	return out, at
 }
 
 // run overlaps what the protocol lets one overlap: reserve with prefill, the
 // pull with the prefill of a long prompt, the attach with everything.
-func (h *Handoff) run(ctx context.Context, began time.Time) (out traffic.Answer, err error) {
+func (h *Handoff) run(ctx context.Context) (out traffic.Answer, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
@@ -75,6 +81,7 @@ func (h *Handoff) run(ctx context.Context, began time.Time) (out traffic.Answer,
 	opened, sealed := make(chan struct{}), make(chan struct{})
 	all.Go(func() {
 		err := h.Prefill(ctx, func() { close(opened) })
+		h.at.Prefilled = time.Since(h.began)
 		if err == nil {
 			close(sealed)
 		}
@@ -85,8 +92,9 @@ func (h *Handoff) run(ctx context.Context, began time.Time) (out traffic.Answer,
 		all.Wait()
 		return out, err
 	}
+	h.at.Reserved = time.Since(h.began)
 	all.Go(func() { fail(h.move(ctx, opened, sealed)) })
-	err = h.Attach(ctx, (&reading{out: &out, began: began}).take)
+	err = h.Attach(ctx, (&reading{out: &out, began: h.began}).take)
 	if err == nil {
 		out.Status, out.Done, out.Usage.Prompt = 200, true, len(h.prompt)+2
 	} else {
@@ -115,9 +123,11 @@ func (h *Handoff) move(ctx context.Context, opened, sealed <-chan struct{}) erro
 	if _, err := h.Pull(ctx); err != nil {
 		return err
 	}
+	h.at.Moved = time.Since(h.began)
 	if err := h.Commit(ctx); err != nil {
 		return err
 	}
+	h.at.Committed = time.Since(h.began)
 	_, err := h.tp.Undo(context.WithoutCancel(ctx), h.Plan, h.Plan.Attempt.Operation("undo-prefill"), client.Sides{Source: true})
 	return err
 }

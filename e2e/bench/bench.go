@@ -62,7 +62,7 @@ type Round struct {
 	First []time.Duration          // to the first token, of each request
 	CPU   map[string]time.Duration // by kind of process, and the generator's own
 	Redis int                      // commands of its store, background and all; 0: not told
-	Ways  []Way                    // of Surehand's
+	Ways  []Way
 }
 
 // Run measures.
@@ -127,13 +127,6 @@ func (b *bench) ask(client int) traffic.Ask {
 		Prefill: fmt.Sprintf("p%d", engine), Decode: fmt.Sprintf("d%d", engine)}
 }
 
-func (b *bench) send(side Side) func(context.Context, traffic.Ask) traffic.Answer {
-	if side == Bare {
-		return b.proxy.Send
-	}
-	return b.client.Send
-}
-
 // warm makes connections, fills caches and starts pollers.
 func (b *bench) warm(ctx context.Context) error {
 	for _, side := range []Side{Bare, Surehand} {
@@ -171,13 +164,18 @@ func (b *bench) round(ctx context.Context, side Side, clients, each int) (Round,
 	if err != nil {
 		return Round{}, err
 	}
-	send := b.send(side)
+	times := make([]bare.Times, clients*each)
 	began := time.Now()
 	answers := traffic.Closed(ctx, clients, clients*each, func(ctx context.Context, client, i int) traffic.Answer {
 		if !b.AtOnce && i < clients { // the first of each client, for they take their turns in order
 			time.Sleep(time.Duration(i) * (b.Prefill + time.Duration(b.Tokens)*b.Step) / time.Duration(clients))
 		}
-		return send(ctx, b.ask(client))
+		if side == Surehand {
+			return b.client.Send(ctx, b.ask(client))
+		}
+		var a traffic.Answer
+		a, times[i] = b.proxy.Send(ctx, b.ask(client))
+		return a
 	})
 	took := time.Since(began)
 	for _, a := range answers {
@@ -206,8 +204,14 @@ func (b *bench) round(ctx context.Context, side Side, clients, each int) (Round,
 		asked, now = 0, 0
 	}
 	out := Round{Side: side, Clients: clients, Summary: traffic.Summarize(answers, took, traffic.SLO{}), First: first, CPU: after, Redis: now - asked}
-	if err == nil && side == Surehand {
+	switch {
+	case err != nil:
+	case side == Surehand:
 		out.Ways, err = b.ways(ctx, answers)
+	default:
+		for i, a := range answers {
+			out.Ways = append(out.Ways, bareWay(times[i], a.FirstToken))
+		}
 	}
 	return out, err
 }

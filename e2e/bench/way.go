@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/e2e/bare"
 	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
 )
 
 // Way is where the time to one first token went, as the handoff's own time line
-// tells. Reserve runs beside the prefill; the others follow each other.
+// tells, or the floor's own clock. Reserve runs beside the prefill; the others
+// follow each other.
 type Way struct {
 	Reserve  time.Duration
 	Prefill  time.Duration
@@ -42,23 +44,35 @@ func (b *bench) ways(ctx context.Context, answers []traffic.Answer) (out []Way, 
 	return out, nil
 }
 
+func bareWay(at bare.Times, firstToken time.Duration) Way {
+	return Way{Reserve: at.Reserved, Prefill: at.Prefilled, Transfer: at.Moved - at.Prefilled, Commit: at.Committed - at.Moved, Rest: firstToken - at.Committed}
+}
+
 // printWays writes the medians of each part.
 func (r *Report) printWays(w io.Writer) {
-	fmt.Fprintf(w, "\nwhere the time to a first token goes (medians)\n%-4s %9s %9s %9s %9s %9s %9s\n", "c", "reserve", "prefill", "transfer", "decided", "commit", "rest")
+	fmt.Fprintf(w, "\nwhere the time to a first token goes (medians)\n%-4s %-9s %9s %9s %9s %9s %9s %9s\n", "c", "side", "reserve", "prefill", "transfer", "decided", "commit", "rest")
 	for _, c := range r.Clients {
-		var all []Way
-		for _, x := range r.of(Surehand, c) {
-			all = append(all, x.Ways...)
-		}
-		part := func(of func(Way) time.Duration) string {
-			var d []time.Duration
-			for _, x := range all {
-				d = append(d, of(x))
+		for _, side := range []Side{Bare, Surehand} {
+			var all []Way
+			for _, x := range r.of(side, c) {
+				all = append(all, x.Ways...)
 			}
-			return millis(traffic.Quantile(d, .5))
+			fmt.Fprintf(w, "%-4d %-9s", c, side)
+			for _, of := range []func(Way) time.Duration{
+				func(x Way) time.Duration { return x.Reserve },
+				func(x Way) time.Duration { return x.Prefill },
+				func(x Way) time.Duration { return x.Transfer },
+				func(x Way) time.Duration { return x.Decided },
+				func(x Way) time.Duration { return x.Commit },
+				func(x Way) time.Duration { return x.Rest },
+			} {
+				d := make([]time.Duration, len(all))
+				for i, x := range all {
+					d[i] = of(x)
+				}
+				fmt.Fprintf(w, " %9s", millis(traffic.Quantile(d, .5)))
+			}
+			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%-4d %9s %9s %9s %9s %9s %9s\n", c, part(func(x Way) time.Duration { return x.Reserve }), part(func(x Way) time.Duration { return x.Prefill }),
-			part(func(x Way) time.Duration { return x.Transfer }), part(func(x Way) time.Duration { return x.Decided }),
-			part(func(x Way) time.Duration { return x.Commit }), part(func(x Way) time.Duration { return x.Rest }))
 	}
 }

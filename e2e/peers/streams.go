@@ -34,6 +34,7 @@ const (
 	openTokens = 3
 	openWave   = 64 // begun at once
 	openWithin = 30 * time.Minute
+	openStall  = 30 * time.Second // without one more begun: so many are what the router holds
 	// openMany is from where two descriptors a stream are more than one process
 	// may have by default: clients then share connections, where the router lets them.
 	openMany = 4096
@@ -124,8 +125,11 @@ func (s *side) open(ctx context.Context, n int, opened func() error) (o Open, er
 			return a
 		})
 	}()
-	for begun.Load()+over.Load() < int64(n) && ctx.Err() == nil {
-		time.Sleep(20 * time.Millisecond)
+	// A router that holds no more than so many has the others wait for those.
+	for last, at := int64(0), time.Now(); last < int64(n) && time.Since(at) < openStall && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		if now := begun.Load() + over.Load(); now > last {
+			last, at = now, time.Now()
+		}
 	}
 	o.HandoffsASecond = float64(begun.Load()) / time.Since(began).Seconds()
 	o.Streams = int(begun.Load() - over.Load())

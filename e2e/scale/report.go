@@ -43,7 +43,7 @@ func (r *Report) Musts() (out []Must) {
 		if n := sum(x.Wrong); n > 0 {
 			out = append(out, Must{"no wrong answer: " + x.String(), fmt.Sprint(n), false})
 		}
-		if x.Store != SQLite {
+		if x.Store != SQLite || x.Engines == Nobody {
 			continue
 		}
 		if x.Engines == Native {
@@ -89,6 +89,7 @@ func (r *Report) Print(w io.Writer) {
 		idle := x.Idle[fleet.Temporal] + x.Idle[fleet.Postgres]
 		fmt.Fprintf(w, " %.2f | %s | %.1f |\n", all, transactions, 100*float64(idle)/float64(max(r.Idle, time.Nanosecond)))
 	}
+	r.printFloor(w)
 	r.printRedis(w)
 	for _, x := range r.Results {
 		for _, m := range []map[string]int{x.Refused, x.Wrong} {
@@ -110,6 +111,22 @@ func (r *Report) Print(w io.Writer) {
 			word = "DOES NOT HOLD"
 		}
 		fmt.Fprintf(w, "must: %s: %s, %s\n", m.What, m.Got, word)
+	}
+}
+
+// printFloor tells how much of Temporal's work is the recording itself.
+func (r *Report) printFloor(w io.Writer) {
+	fmt.Fprintln(w)
+	for _, x := range r.Results {
+		if x.Engines == Nobody || x.Burst {
+			continue
+		}
+		for _, least := range r.Results {
+			if least.Engines == Nobody && least.Store == x.Store && least.Record == x.Record && least.Whole > 0 {
+				fmt.Fprintf(w, "%s: %.2f × the CPU of Temporal that an empty workflow takes, %.2f × its handoffs/s\n", x,
+					x.Milliseconds(fleet.Temporal)/least.Milliseconds(fleet.Temporal), x.Rate()/least.Rate())
+			}
+		}
 	}
 }
 

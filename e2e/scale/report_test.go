@@ -19,7 +19,7 @@ func TestACellIsMeasuredOnce(t *testing.T) {
 		}
 		seen[x] = true
 	}
-	if n := len(seen); n != 4+len(c.Shards)+len(c.Gateways)+2 {
+	if n := len(seen); n != 6+len(c.Shards)+len(c.Gateways)+2 {
 		t.Errorf("%d cells", n)
 	}
 }

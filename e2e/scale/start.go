@@ -13,11 +13,22 @@ import (
 // sender sends the i-th request of a client.
 type sender = func(ctx context.Context, client, i int) traffic.Answer
 
-// start runs a cell's fleet. The caller stops it, also when start fails.
-func start(ctx context.Context, p fleet.Programs, dir string, x Cell) (*fleet.Fleet, sender, error) {
-	if x.Engines == Native {
-		return startNative(ctx, p, dir, x)
+// start runs a cell's fleet. The caller calls end and then stops the fleet, also
+// when start fails.
+func start(ctx context.Context, p fleet.Programs, dir string, x Cell) (f *fleet.Fleet, send sender, end func(), err error) {
+	end = func() {}
+	switch x.Engines {
+	case Nobody:
+		return startEmpty(ctx, p, dir, x)
+	case Native:
+		f, send, err = startNative(ctx, p, dir, x)
+	default:
+		f, send, err = startTransferd(ctx, p, dir, x)
 	}
+	return f, send, end, err
+}
+
+func startTransferd(ctx context.Context, p fleet.Programs, dir string, x Cell) (*fleet.Fleet, sender, error) {
 	f, err := fleet.Start(ctx, p, dir, fleet.Options{Prefill: enginesEach, Decode: enginesEach, Gateways: x.Gateways, Lease: lease, Record: x.Record,
 		NoTraces: true, Postgres: x.Store == PostgreSQL, Shards: x.Shards})
 	if err != nil {
