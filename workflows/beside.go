@@ -63,8 +63,10 @@ func (r *run) watchDecode(pause time.Duration, suspected bool) {
 			switch {
 			case r.coord.Phase() != handoff.PhaseDecoding:
 				r.watched = false
-			case !over, r.coord.Plan().Attempt != cmd.Plan.Attempt: // or D's daemon is silent; the execution timeout bounds that
+			case r.coord.Plan().Attempt != cmd.Plan.Attempt:
 				r.watchDecode(watchEvery(r.in), false)
+			case !over: // or D's daemon is silent; the execution timeout bounds that
+				r.watchDecode(watchAgain(r.in, pause), false)
 			case !suspected:
 				r.watchDecode(r.in.Lease, true) // a stream that ended well may be reported a moment later
 			default:

@@ -43,8 +43,19 @@ const (
 	leftSlack = 500 * time.Millisecond // of a step beyond it, so that the deadline is what ends it (L1: + 2 s)
 )
 
-// watchEvery is how often the decode is looked at.
+// watchEvery is when the decode is first looked at.
 func watchEvery(in steps.Input) time.Duration { return 4 * in.Lease }
+
+// watchMost is the longest pause between two looks: D's memory is freed by its own
+// lease, so that only the run's end waits for them.
+const watchMost = 10 * time.Minute
+
+// watchAgain is when it is looked at next. Each look is a workflow task: a stream
+// that goes on for long has ever fewer, or ten thousand of them would leave
+// Temporal no time for anything else.
+func watchAgain(in steps.Input, pause time.Duration) time.Duration {
+	return max(watchEvery(in), min(2*pause, watchMost))
+}
 
 // sameOperation retries an operation whose result is unknown, under its id.
 func sameOperation() *temporal.RetryPolicy {

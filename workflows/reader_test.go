@@ -173,6 +173,29 @@ func TestAnUnreadDecodeEndsTheHandoff(t *testing.T) {
 	f.clean()
 }
 
+func TestALongDecodeIsLookedAtEverMoreRarely(t *testing.T) {
+	f := newFlow(t)
+	f.stream = f.nobody
+	var looks []time.Time
+	f.faults = func(c call) fault {
+		if c.step != steps.StepWatch {
+			return fault{}
+		}
+		if looks = append(looks, f.env.Now()); looks[len(looks)-1].Sub(looks[0]) > time.Hour {
+			f.whole(f.in.Plan)
+		}
+		return fault{}
+	}
+	out, err := f.run()
+	if err != nil || out.Finish != "stop" {
+		t.Fatalf("outcome %+v, %v", out, err)
+	}
+	if n := len(looks); n < 6 || n > 14 {
+		t.Errorf("looked at %d times in an hour", n)
+	}
+	f.clean()
+}
+
 func TestAReportOfAnotherReaderOrAttemptDecidesNothing(t *testing.T) {
 	f := newFlow(t)
 	f.stream = func(p handoff.Plan) {
