@@ -18,6 +18,11 @@ type running struct {
 func (e *engines) start(t *testing.T, a traffic.Ask) running {
 	t.Helper()
 	a.Model = vllmenv.Served
+	return e.send(t, a)
+}
+
+func (e *engines) send(t *testing.T, a traffic.Ask) running {
+	t.Helper()
 	ctx, leave := context.WithTimeout(t.Context(), answerWithin)
 	t.Cleanup(leave)
 	r := running{leave, make(chan traffic.Answer, 1)}

@@ -22,6 +22,7 @@ const (
 	// What every engine has: 64 blocks of 128 tokens, 8 requests at once.
 	cacheBlocks = 64
 	sequences   = 8
+	serialBelow = 100  // tokens: most prompts here are announced layer by layer
 	context1    = 1024 // tokens of prompt and answer
 )
 
@@ -36,7 +37,10 @@ type engines struct {
 	vllm  map[string]*vllmenv.Engine // by seat
 	plain *vllmenv.Engine
 	dir   string
+	name  string // that its engines' begin with, at the host
 	env   vllmenv.Env
+	made  func(fleet.Seat) vllmenv.Options // what the vLLM of a seat is
+	more  map[string]map[string]any        // and its connector is told besides
 }
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -74,14 +78,15 @@ func run(m *testing.M) (code int) {
 }
 
 func open(ctx context.Context, dir string) (*engines, error) {
-	r := &engines{vllm: map[string]*vllmenv.Engine{}, dir: dir}
+	r := &engines{vllm: map[string]*vllmenv.Engine{}, dir: filepath.Join(dir, "f"), made: seatOf,
+		more: map[string]map[string]any{"p1": {"serial_below": serialBelow}}}
 	began := time.Now()
 	tell := func(what string) {
 		fmt.Printf("%s: %.0f s\n", what, time.Since(began).Seconds())
 		began = time.Now()
 	}
-	programs, err := fleet.Build(ctx, true)
-	if err != nil {
+	var err error
+	if built, err = fleet.Build(ctx, true); err != nil {
 		return r, err
 	}
 	tell("programs")
@@ -97,12 +102,10 @@ func open(ctx context.Context, dir string) (*engines, error) {
 		return r, err
 	}
 	tell(fmt.Sprintf("vLLM imported (%.0f s of CPU time)", r.host.CPU.Seconds()))
-	if r.plain, err = r.host.Start(ctx, r.options("plain")); err != nil {
+	if r.plain, err = r.host.Start(ctx, options("plain")); err != nil {
 		return r, err
 	}
-	r.Fleet, err = fleet.Start(ctx, programs, filepath.Join(dir, "f"), fleet.Options{Prefill: 1, Decode: 2, Gateways: 1, Lease: lease,
-		Engine: r.engine, Serves: vllmenv.Served})
-	if err != nil {
+	if err := r.stand(ctx, 1, 2); err != nil {
 		return r, err
 	}
 	tell("P, two D, a plain engine and the fleet serve")
@@ -116,23 +119,57 @@ func open(ctx context.Context, dir string) (*engines, error) {
 	return r, nil
 }
 
-func (r *engines) options(name string) vllmenv.Options {
+// built is every program of a fleet.
+var built fleet.Programs
+
+func options(name string) vllmenv.Options {
 	return vllmenv.Options{Name: name, CacheBytes: cacheBlocks * vllmenv.BlockBytes, Sequences: sequences, Context: context1}
+}
+
+func seatOf(s fleet.Seat) vllmenv.Options { return options(s.ID) }
+
+// stand starts a fleet of r's engines.
+func (r *engines) stand(ctx context.Context, prefill, decode int) (err error) {
+	serves := r.made(fleet.Seat{}).Served
+	if serves == "" {
+		serves = vllmenv.Served
+	}
+	r.Fleet, err = fleet.Start(ctx, built, r.dir, fleet.Options{Prefill: prefill, Decode: decode, Gateways: 1, Lease: lease, Engine: r.engine, Serves: serves})
+	return err
+}
+
+// others is a fleet of other engines beside the tests' own, of the same import,
+// until the test ends.
+func others(t *testing.T, name string, prefill, decode int, made func(fleet.Seat) vllmenv.Options, more map[string]map[string]any) *engines {
+	t.Helper()
+	r := &engines{more: more, vllm: map[string]*vllmenv.Engine{}, host: rig.host, plain: rig.plain, env: rig.env, dir: filepath.Join(filepath.Dir(rig.dir), name),
+		made: made, name: name + "-"}
+	t.Cleanup(func() {
+		var errs []error
+		if r.Fleet != nil {
+			errs = append(errs, r.Stop())
+		}
+		for _, e := range r.vllm {
+			errs = append(errs, e.Kill())
+		}
+		if err := errors.Join(errs...); err != nil {
+			t.Error(err)
+		}
+	})
+	must(t, r.stand(t.Context(), prefill, decode))
+	return r
 }
 
 // engine starts the vLLM of a seat; its front is a process of the fleet.
 func (r *engines) engine(ctx context.Context, s fleet.Seat) ([]string, error) {
-	role := map[string]string{"prefill": "kv_producer", "decode": "kv_consumer"}[s.Role]
-	front := filepath.Join(r.dir, "f", s.ID+"-front.sock")
-	o := r.options(s.ID)
-	o.Transfer = map[string]any{"kv_connector": "SurehandConnector", "kv_connector_module_path": "surehand_vllm.connector",
-		"kv_role": role, "kv_load_failure_policy": "fail",
-		"kv_connector_extra_config": map[string]any{"transferd_socket": s.Daemon, "front_socket": front}}
-	if s.ID == "d2" { // the same inside of vLLM's connector of connectors
-		o.Transfer = map[string]any{"kv_connector": "MultiConnector", "kv_role": role, "kv_load_failure_policy": "fail",
-			"kv_connector_extra_config": map[string]any{"connectors": []any{o.Transfer}}}
+	front := filepath.Join(r.dir, s.ID+"-front.sock")
+	o := r.made(s)
+	o.Name = s.ID
+	o = o.Connector(s.Role == "prefill", s.Daemon, front, r.more[s.ID])
+	o.Name = r.name + s.ID
+	if s.ID == "d2" && r == rig {
+		o = o.Multi()
 	}
-	o.Transfer["engine_id"] = s.ID
 	e, err := r.host.Start(ctx, o)
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func constants() []byte {
 		{"MAX_PIECES", handoff.MaxPieces}, {"MAX_PIECE_BYTES", handoff.MaxPieceBytes},
 		{"MAX_GROUPS", handoff.MaxGroups}, {"MAX_PROMPT_TOKENS", handoff.MaxPromptTokens},
 		{"LEASE_MIN_MS", handoff.LeaseMin.Milliseconds()}, {"LEASE_MAX_MS", handoff.LeaseMax.Milliseconds()},
-		{"LEASE_DEFAULT_MS", handoff.LeaseDefault.Milliseconds()},
+		{"LEASE_DEFAULT_MS", handoff.LeaseDefault.Milliseconds()}, {"OVERLAP_TOKENS", handoff.OverlapTokens},
 	} {
 		fmt.Fprintf(&b, "%s = %d\n", c.name, c.value)
 	}

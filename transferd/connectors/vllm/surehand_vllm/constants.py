@@ -14,6 +14,7 @@ MAX_PROMPT_TOKENS = 2097152
 LEASE_MIN_MS = 50
 LEASE_MAX_MS = 600000
 LEASE_DEFAULT_MS = 6000
+OVERLAP_TOKENS = 512
 
 # What the caller of a refused operation may do, by the refusal's code.
 ADVICE = {

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from . import wire
+from . import constants, wire
 from .announcing import Words
 from .daemon import ATTACHED, DETACHED, Daemon, Event, attach_message
 from .duties import Duties
@@ -22,7 +22,6 @@ from .wire import ROLE_DECODE, Key, Refusal
 from .worker import Registered
 
 ATTACH_WAIT = 30.0
-NEVER = 1 << 31  # tokens; shorter prompts than serial_below are opened and announced once they are computed
 SPARE_SLOTS = 64  # flag slots beyond the requests that run at once: for those that drain
 
 
@@ -57,7 +56,7 @@ class Scheduler:
         self._front = Front(self._extra("front_socket", ""), self._state, self._load, self._steps.wake, self._drop, self._log)
         common = (self._daemon, self._duties, self._steps, self._front, self._form)
         self._targets = Targets(*common, self._log)
-        serial = int(self._extra("serial_below", NEVER))
+        serial = int(self._extra("serial_below", constants.OVERLAP_TOKENS))  # shorter prompts are announced once they are computed
         self._sources = Sources(*common, self._segment, self._log, serial)
         places = [self._form.modules.index(name) for name in worker.layers]
         self._words = Words(os.open(f"/proc/{worker.pid}/fd/{worker.words}", os.O_RDONLY | os.O_CLOEXEC), lambda step, place: self._sources.wrote(step, places[place]))

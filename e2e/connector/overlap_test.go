@@ -1,0 +1,75 @@
+package connector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/traffic"
+)
+
+// longPrompt is of more than handoff.OverlapTokens tokens, and begins like no other.
+func longPrompt() string {
+	numbered++
+	return fmt.Sprintf("%d of them: ", numbered) + strings.Repeat(corpus, 32)
+}
+
+func (r *engines) pulled(t *testing.T) uint64 {
+	t.Helper()
+	d, err := r.Daemon("td1").Describe(t.Context(), false)
+	must(t, err)
+	return d.GetPulledBytesTotal()
+}
+
+// overlaps stops P once bytes have come to D. P then stands in the step that computes
+// the prompt: what D has, it has read before the end of it.
+func (r *engines) overlaps(t *testing.T, model string) {
+	mark, before := r.Mark(), r.pulled(t)
+	running := r.send(t, traffic.Ask{Model: model, Prompt: longPrompt(), MaxTokens: 4, Prefill: "p1", Decode: "d1"})
+	await(t, "bytes come to D", func() bool { return r.pulled(t) > before })
+	must(t, r.vllm["p1"].Pause())
+	early := r.pulled(t) - before
+	isSealed := func(e fleet.Event) bool { return e.Became("source", handoff.SourceSealed.String()) }
+	if slices.ContainsFunc(r.Since(mark), isSealed) {
+		t.Error("P had computed the prompt: this run shows nothing")
+	}
+	must(t, r.vllm["p1"].Resume())
+	a := <-running.ended
+	if err := a.Whole(); err != nil || a.Usage.Direct != a.Usage.Prompt || a.Usage.Prompt < handoff.OverlapTokens {
+		t.Errorf("%v, %+v", err, a.Usage)
+	}
+	if !slices.ContainsFunc(r.Since(mark), isSealed) {
+		t.Error("P never sealed")
+	}
+	t.Logf("%d of %d bytes were at D while P computed", early, r.pulled(t)-before)
+}
+
+// exposed tells how long after P's seal D had everything, both ways in turns. It
+// judges nothing: the machine may be busy.
+func (r *engines) exposed(t *testing.T, model string) {
+	const turns = 2
+	took := map[string][]time.Duration{}
+	for range turns {
+		for _, p := range []string{"p1", "p2"} {
+			mark := r.Mark()
+			a := r.gateway().Send(within(t), traffic.Ask{Model: model, Prompt: longPrompt(), MaxTokens: 2, Prefill: p, Decode: "d1"})
+			must(t, a.Whole())
+			at := func(machine, state string) time.Time {
+				e, err := r.Await(within(t), mark, func(e fleet.Event) bool { return e.Became(machine, state) })
+				must(t, err)
+				return e.At
+			}
+			sealed, validated := at("source", handoff.SourceSealed.String()), at("target", handoff.TargetValidated.String())
+			took[p] = append(took[p], validated.Sub(sealed))
+			t.Logf("%s: %d tokens, first token after %s, validated %s after the seal", p, a.Usage.Prompt, a.FirstToken, validated.Sub(sealed))
+		}
+	}
+	for _, d := range took {
+		slices.Sort(d)
+	}
+	t.Logf("not hidden by the prefill, of %d: layer by layer %s, serial %s", turns, took["p1"][turns/2], took["p2"][turns/2])
+}
