@@ -138,6 +138,10 @@ func (s *Steps) activity(name handoff.Step, fn stepFunc) func(context.Context, s
 		if run := activity.GetInfo(ctx).WorkflowExecution.RunID; planning(name) && in.OriginalRunID != run {
 			err = handoff.Errorf(handoff.CodeReset, "run %s was reset from %s", run, in.OriginalRunID)
 		} else {
+			if name == steps.StepSettle && in.OriginalRunID != run && in.Outcome != nil && !in.Outcome.Sticks() {
+				spent := *in.Outcome // what an epoch came to that this run's history forgot, nobody knows
+				spent.Code, in.Outcome = handoff.CodeReset.String(), &spent
+			}
 			stop := beating(ctx)
 			out, err = inTrace(name, fn)(ctx, in)
 			stop()

@@ -123,7 +123,7 @@ func (r *run) finish(ctx workflow.Context) (steps.Outcome, error) {
 			return out, err
 		}
 	}
-	if out.Sticks() {
+	if out.Sticks() && (o.Code != handoff.CodeReset || o.Committed || r.isReset(o.Code)) {
 		return out, nil
 	}
 	if o.Code == handoff.CodeCancelled && ctx.Err() != nil {

@@ -17,7 +17,7 @@ func (r *run) result(ctx workflow.Context, cmd handoff.Command, in steps.StepInp
 	out, err := output(ctx, done)
 	res := handoff.Result{Step: cmd.Step, Attempt: cmd.Plan.Attempt, Verdict: out.Verdict}
 	res.Code, res.Detail = codeOf(err)
-	if late := r.expired || r.left(ctx) <= leftMin; late && (cmd.Step == handoff.StepPlace || forward(cmd.Step) && res.Code != handoff.CodeNone) {
+	if late := r.expired || r.left(ctx) <= leftMin; late && !r.isReset(res.Code) && (cmd.Step == handoff.StepPlace || forward(cmd.Step) && res.Code != handoff.CodeNone) {
 		res.Code, res.Detail = handoff.CodeDeadline, "no token within "+r.in.Deadline.String()
 	}
 	if res.Code == handoff.CodeNone {
@@ -30,6 +30,12 @@ func (r *run) result(ctx workflow.Context, cmd handoff.Command, in steps.StepInp
 	}
 	r.record(cmd, out, res)
 	return res
+}
+
+// isReset says that a step was refused because the run is a reset one, which no
+// deadline changes.
+func (r *run) isReset(c handoff.Code) bool {
+	return c == handoff.CodeReset && workflow.GetVersion(r.undo, changeResetSticks, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // input is what the step of cmd is told.

@@ -16,8 +16,8 @@ import (
 // their undo. It ends with the stream, or at the commit (steps.RecordHandoff).
 //
 // A run that ends refused before its commit ends *failed*, so that its id may
-// be used again; a committed one, or one that may be, ends *completed* whatever
-// became of the stream, because such outcomes stick (S13).
+// be used again; a committed one, or one that may be (a reset one, say), ends
+// *completed* whatever became of the stream, because such outcomes stick (S13).
 func Handoff(ctx workflow.Context, in steps.Input) (steps.Outcome, error) {
 	r := newRun(ctx, in)
 	r.listen(ctx)

@@ -5,4 +5,7 @@ const (
 	// changeAwaitReader: an attempt that nobody can prove closed waits for a client
 	// that comes again. Before, it ended at once.
 	changeAwaitReader = "await-reader"
+	// changeResetSticks: a reset run ends completed, because its key is spent. Before,
+	// it failed, and its id was free.
+	changeResetSticks = "reset-sticks"
 )

@@ -175,7 +175,9 @@
 //     grant is pinned without a gap and the attempt is not closed.
 //  13. A reset run never plans or commits: it closes what is not committed and ends
 //     with a typed error. The check is in the activities, not in workflow code.
-//     Continue-as-new carries plan and epoch.
+//     Continue-as-new carries plan and epoch. Its key is spent (S13), as is that of
+//     a run that was terminated or timed out: an epoch that history forgot, or never
+//     said the end of, may have delivered.
 //  14. Commit starts the decode lease; the stream's one reader renews it; its end
 //     aborts the target, finally.
 //  15. Pins are counted per (block, grant).

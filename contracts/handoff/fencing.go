@@ -99,6 +99,8 @@ func (c *Coordinator) placed(r Result) {
 	switch {
 	case c.cancelled && !c.Omit.Has(RuleCancelBeforePlan):
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeCancelled})
+	case r.Code == CodeReset: // rule 13, whatever failed before: what the run had come to is forgotten
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeReset, Detail: r.Detail})
 	case r.Code != CodeNone || r.Next == nil:
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail + "; no other placement: " + r.Detail})
 	case c.onlyReader() && c.askedOf != c.reader && !c.Omit.Has(RuleReaderSame):

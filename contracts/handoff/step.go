@@ -83,6 +83,18 @@ type Outcome struct {
 	Detail    string
 }
 
+// Sticks says whether the key of a handoff that ended so is spent (S13): what was
+// committed, and what may have been. An unknown outcome is no refusal: somebody may
+// still deliver it. A reset run does not know what the run before it came to: an
+// epoch that its history forgot may have delivered.
+func (o Outcome) Sticks() bool {
+	switch o.Code {
+	case CodeNone, CodeOutcomeUnknown, CodeReset:
+		return true
+	}
+	return o.Committed
+}
+
 // Policy bounds what a coordinator may do.
 type Policy struct {
 	MaxEpochs Epoch // MaxEpochsBeforeFirstToken when zero

@@ -93,3 +93,29 @@ func TestTheLastEpochIsNotGivenUpUnproved(t *testing.T) {
 		}
 	}
 }
+
+// A reset run begins with the plan of its first epoch, which everybody proves closed;
+// a later one, which its history forgot, may have delivered. Whatever failed before
+// the run heard that it is a reset one, its key is spent (S13, rule 13).
+func TestAResetRunsKeyIsSpentWhateverFailedFirst(t *testing.T) {
+	reset := func(cmd Command) Result {
+		r := Result{Step: cmd.Step, Attempt: cmd.Plan.Attempt}
+		switch cmd.Step {
+		case StepReserve, StepPrefill, StepTransfer, StepCommit, StepPlace:
+			r.Code = CodeReset
+		case StepUndoTransfer, StepUndoPrefill:
+			r.Verdict = VerdictClosed
+		}
+		return r
+	}
+	first := NewCoordinator(testPlan(1, 1), Policy{})
+	answers(first, reset)
+	lost := NewCoordinator(testPlan(1, 1), Policy{}) // the reader's report of the first epoch is told to the new run as well
+	lost.StreamLost(lost.Reader(), CodeEngine, "D died")
+	answers(lost, reset)
+	for name, c := range map[string]*Coordinator{"its first steps are refused": first, "a stream was lost first": lost} {
+		if o := c.Outcome(); o == nil || o.Code != CodeReset || o.Committed || !o.Sticks() {
+			t.Errorf("%s: the outcome is %+v", name, o)
+		}
+	}
+}

@@ -247,10 +247,13 @@ type Outcome struct {
 	Parked    []string         `json:"parked,omitempty"`
 }
 
-// Sticks says whether the key is spent (S13): what was committed, and what may
-// have been. An unknown outcome is no refusal: somebody may still deliver it.
+// Sticks is handoff.Outcome's.
 func (o Outcome) Sticks() bool {
-	return o.Code == "" || o.Committed || o.Code == handoff.CodeOutcomeUnknown.String()
+	code := handoff.CodeNone
+	if o.Code != "" {
+		code = handoff.ParseCode(o.Code)
+	}
+	return handoff.Outcome{Committed: o.Committed, Code: code}.Sticks()
 }
 
 // State answers QueryState.

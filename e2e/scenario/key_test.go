@@ -2,11 +2,16 @@ package scenario
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fault"
+	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
 )
 
@@ -57,4 +62,219 @@ func TestAKeyIsServedOnceHoweverOftenItIsAsked(t *testing.T) {
 			t.Errorf("another body under the key was computed: %v", p)
 		}
 	}
+}
+
+// A key stands for its first request as long as its window, whatever Temporal
+// retains: within it the answer is the same and another body is refused, though
+// the history is gone; after it the key is a new handoff's, though the history is
+// there. When the window is over is the store's word, and nobody's clock here.
+func TestAKeyStandsForItsWindowAndNoLonger(t *testing.T) {
+	if !patient {
+		t.Skip("a fleet of its own: with -tags e2e")
+	}
+	o := chaos.Options()
+	o.GatewayArgs = append(o.GatewayArgs, "--key-window", "45s")
+	s := open(t, o)
+	ctx := within(t, 6*requestWithin)
+	cases := []*windowed{{name: "the history is retained"}, {name: "the history is gone", forget: true}, {name: "another body comes after it", body: " and more"}}
+	for _, c := range cases {
+		c.begin(ctx, t, s)
+	}
+	for _, c := range cases {
+		if !c.stays(ctx, t, s) {
+			t.Skip("a window was over before everybody had answered: this machine is too busy")
+		}
+	}
+	for _, c := range cases {
+		c.ends(ctx, t, s)
+	}
+	s.atRest(t)
+}
+
+// windowed is one key and what becomes of it.
+type windowed struct {
+	name   string
+	forget bool   // its history, within the window
+	body   string // more of it, after the window
+
+	ask   traffic.Ask
+	first traffic.Answer
+	claim string // the store's own name of the key
+	run   string // that it is claimed for
+}
+
+func (c *windowed) begin(ctx context.Context, t *testing.T, s *stage) {
+	t.Helper()
+	c.ask = s.ask(shortPrompt, 20)
+	c.ask.Key, c.ask.Prefill, c.ask.Decode = fmt.Sprintf("window-%d", time.Now().UnixNano()), "", ""
+	c.first = s.g1().Send(ctx, c.ask)
+	if err := c.first.Counted(20); err != nil {
+		t.Fatalf("%s: %s", c.name, err)
+	}
+	for { // from its outcome on the window counts
+		var state string
+		if c.claim, c.run, state = s.claimOf(ctx, t, c.first.Handoff); state == "settled" {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if c.forget {
+		if err := s.Forget(ctx, fleet.DefaultTenant, c.first.Handoff); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// stands says that the key is still the first request's.
+func (c *windowed) stands(ctx context.Context, t *testing.T, s *stage) bool {
+	t.Helper()
+	_, run, _ := s.claimOf(ctx, t, c.first.Handoff)
+	return run == c.run
+}
+
+// stays asks within the window; it is false when that was over meanwhile.
+func (c *windowed) stays(ctx context.Context, t *testing.T, s *stage) bool {
+	t.Helper()
+	other := c.ask
+	other.Prompt += " and more"
+	m := s.Mark()
+	for name, client := range s.Clients {
+		again, refused := client.Send(ctx, c.ask), client.Send(ctx, other)
+		if !c.stands(ctx, t, s) {
+			return false
+		}
+		if err := again.Counted(20); err != nil || again.Text != c.first.Text || again.Handoff != c.first.Handoff || !again.Joined {
+			t.Errorf("%s: within the window, at %s: %v %s", c.name, name, err, chaos.Verdict(again))
+		}
+		if err := refused.Typed(); err != nil || refused.Status != 409 || refused.Failure.Code != "key_reused" {
+			t.Errorf("%s: another body within the window, at %s: %d %s %v", c.name, name, refused.Status, chaos.Verdict(refused), err)
+		}
+	}
+	if p := fault.Prefilled(s.Since(m)); len(p) > 0 {
+		t.Errorf("%s: within the window it was computed again: %v", c.name, p)
+	}
+	return true
+}
+
+// ends waits for the end of the window, and asks again.
+func (c *windowed) ends(ctx context.Context, t *testing.T, s *stage) {
+	t.Helper()
+	for c.stands(ctx, t, s) {
+		if ctx.Err() != nil {
+			t.Fatalf("%s: the window has no end", c.name)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	c.ask.Prompt += c.body
+	for m := s.Mark(); ; time.Sleep(200 * time.Millisecond) { // the clocks of the store, of Temporal and of the gateways are each their own
+		later := s.g2().Send(ctx, c.ask)
+		p := fault.Prefilled(s.Since(m))
+		if len(p) == 1 && later.Counted(20) == nil && !later.Joined {
+			return
+		}
+		if ctx.Err() != nil || len(p) > 1 {
+			t.Fatalf("%s: after the window: %s; computed %v", c.name, chaos.Verdict(later), p)
+		}
+	}
+}
+
+// An operator resets a run whose second epoch delivers: the new run begins with
+// the plan of the first one, of which everybody proves that it was never
+// committed. Its key is spent all the same (S13).
+func TestAResetFreesNoKeyWhoseClientHasTokens(t *testing.T) {
+	if !patient {
+		t.Skip("with -tags e2e")
+	}
+	s := shared(t)
+	ctx := within(t, 3*requestWithin)
+	ask := s.ask(longPrompt, 10*answerLong)
+	ask.Key = fmt.Sprintf("reset-%d", time.Now().UnixNano())
+	m, begun, killed := s.Mark(), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := s.Await(ctx, m, func(e fleet.Event) bool { return e.Became("source", "opened") })
+		if err == nil {
+			err = s.Process("p1").Kill()
+		}
+		killed <- err
+	}()
+	ask.OnPiece = func(n int) {
+		if n == 3 {
+			close(begun)
+		}
+	}
+	over := make(chan traffic.Answer, 1)
+	go func() { over <- s.g1().Send(ctx, ask) }()
+	if err := <-killed; err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	committed := fault.Committed(s.Since(m))
+	if len(committed) != 1 || committed[0].Epoch < 2 {
+		t.Fatalf("delivered by %v, not by a later epoch", committed)
+	}
+	id := fault.PublicID(committed[0])
+	if err := s.Reset(ctx, fleet.DefaultTenant, id); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.Outcome(ctx, fleet.DefaultTenant, id)
+	if err != nil || out.Code != "reset" || out.Committed || out.Attempt.Epoch != 1 {
+		t.Errorf("the reset run ends as %+v, %v", out, err)
+	}
+	if err := s.Process("g1").Kill(); err != nil { // nobody holds the stream any more
+		t.Fatal(err)
+	}
+	if a := <-over; a.Pieces < 3 {
+		t.Errorf("the client has %d pieces", a.Pieces)
+	}
+	if err := s.Heal(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ask.OnPiece = nil
+	for name, c := range s.Clients {
+		m := s.Mark()
+		a := c.Send(ctx, ask)
+		if err := a.Typed(); err != nil || a.Failure == nil || a.Failure.Code != "gone" {
+			t.Errorf("the same key, at %s: %s %v", name, chaos.Verdict(a), err)
+		}
+		if p := fault.Prefilled(s.Since(m)); len(p) > 0 {
+			t.Errorf("the same key, at %s, was computed: %v", name, p)
+		}
+	}
+	if err := s.Empty(ctx); err != nil { // the history says the same where the store forgot
+		t.Fatal(err)
+	}
+	if err := s.Serves(ctx); err != nil {
+		t.Fatal(err)
+	}
+	m = s.Mark()
+	if a := s.g2().Send(ctx, ask); a.Failure == nil || a.Failure.Code != "gone" || len(fault.Committed(s.Since(m))) > 0 {
+		t.Errorf("the same key, when the store forgot it: %s", chaos.Verdict(a))
+	}
+}
+
+// claimOf is what the store holds of the key of a handoff: its own name of it, for
+// which run it is claimed, and how that stands; empty: nothing.
+func (s *stage) claimOf(ctx context.Context, t *testing.T, id string) (key, run, state string) {
+	t.Helper()
+	o, err := redis.ParseURL(s.RedisURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(o)
+	defer c.Close()
+	keys, err := c.Keys(ctx, "surehand:{claim:*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		got, err := c.HMGet(ctx, key, "handoff", "state").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, _ := got[0].(string)
+		if state, _ := got[1].(string); strings.HasPrefix(run, id+".") {
+			return key, run, state
+		}
+	}
+	return "", "", ""
 }

@@ -24,11 +24,12 @@ type hub struct {
 	byRun map[handoff.HandoffID]*stream // the protocol's name of the run, of streams read here
 	open  atomic.Int64
 	limit int
+	keep  time.Duration // of an ended stream; no longer than its key's window
 	over  func(*stream, string)
 }
 
-func newHub(limit int, over func(*stream, string)) *hub {
-	return &hub{byID: map[string]*stream{}, byRun: map[handoff.HandoffID]*stream{}, limit: limit, over: over}
+func newHub(limit int, window time.Duration, over func(*stream, string)) *hub {
+	return &hub{byID: map[string]*stream{}, byRun: map[handoff.HandoffID]*stream{}, limit: limit, keep: min(keepEnded, window), over: over}
 }
 
 func streamKey(tenant, id string) string { return tenant + "/" + id }
@@ -155,7 +156,7 @@ func (h *hub) sweep(now time.Time) {
 	drop, size := map[*stream]bool{}, 0
 	for i, e := range rest {
 		size += e.bytes
-		drop[e.s] = now.Sub(e.at) > keepEnded || i >= keepEndedCount || size > keepEndedBytes
+		drop[e.s] = now.Sub(e.at) > h.keep || i >= keepEndedCount || size > keepEndedBytes
 	}
 	for k, s := range h.byID {
 		if drop[s] {

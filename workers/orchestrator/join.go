@@ -37,6 +37,7 @@ type holder struct {
 //
 //	its gateway reads it        the stream is a copy of that gateway's
 //	it ended committed          gone: such an outcome sticks, and its stream is not held
+//	somebody else ended it      as that: nobody can say what it had come to
 //	it ended refused, or never  the key is free: a run of our own
 //	  became durable
 //	it is ending                wait for its end, then as above
@@ -76,6 +77,8 @@ func (o *Orchestrator) joined(ctx context.Context, s *stream, id string, r Reque
 			return err
 		case run.body != bodyText(r.Body):
 			return handoff.Errorf(handoff.CodeKeyReused, "the idempotency key was used with another body")
+		case run.status == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, run.status == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+			return o.sticks(ctx, s, in, run, holder{handoff: h.handoff, owner: h.owner, settled: "ended from outside"})
 		case run.status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 			return o.again(ctx, s, in, r, h, tries)
 		}

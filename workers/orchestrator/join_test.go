@@ -244,7 +244,7 @@ func (f *fleetOf) stale(id string) {
 
 func TestAClaimThatNoRunStandsBehindGivesWay(t *testing.T) {
 	for name, status := range map[string]enumspb.WorkflowExecutionStatus{"no run": 0, "failed": enumspb.WORKFLOW_EXECUTION_STATUS_FAILED,
-		"cancelled": enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, "timed out": enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT} {
+		"cancelled": enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED} {
 		t.Run(name, func(t *testing.T) {
 			f := gateways(t, "a")
 			id, err := publicID(ask("k"))
@@ -266,7 +266,7 @@ func TestAClaimThatNoRunStandsBehindGivesWay(t *testing.T) {
 // past plants a run that ended.
 func (f *fleetOf) past(id string, status enumspb.WorkflowExecutionStatus) {
 	f.t.Helper()
-	r, err := f.temporal.begin("t/"+id, steps.Input{}, map[string]any{memoNonce: "dead", memoOwner: "gone", memoBody: bodyText(handoff.Digest{1})})
+	r, err := f.temporal.begin("t/"+id, steps.Input{}, map[string]any{memoNonce: "dead", memoOwner: "gone", memoBody: bodyText(handoff.Digest{1})}, 0)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -288,6 +288,57 @@ func TestACommittedOutcomeSticksThoughItsStreamIsNotHeld(t *testing.T) {
 		t.Error("it ran again")
 	}
 	f.clean()
+}
+
+// Somebody else than the handoff ended its run, by Temporal's own means or by its
+// clock: what that had come to nobody can say, so its key is not free (S13).
+func TestAKeyWhoseRunWasEndedFromOutsideIsNotFree(t *testing.T) {
+	for name, status := range map[string]enumspb.WorkflowExecutionStatus{
+		"terminated": enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, "timed out": enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT} {
+		t.Run(name, func(t *testing.T) {
+			f := gateways(t, "a")
+			id, err := publicID(ask("k"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.stale(id)
+			f.past(id, status)
+			if _, last := read(t, f.submit("a", ask("k"))); last.Err == nil || last.Err.Code != handoff.CodeGone {
+				t.Errorf("told %+v", last)
+			}
+			if slices.Contains(f.temporal.methods(), "start") {
+				t.Error("it ran again")
+			}
+			f.clean()
+		})
+	}
+}
+
+// The ledger forgot the key when its window was over, Temporal retains the history
+// for longer: the key is a new handoff's. Where the ledger forgot it before that,
+// the history still tells that it is spent.
+func TestAKeyIsFreeAfterItsWindowThoughTheHistoryIsRetained(t *testing.T) {
+	for name, c := range map[string]struct {
+		ago  time.Duration
+		free bool
+	}{"after it": {25 * time.Hour, true}, "within it": {23 * time.Hour, false}} {
+		t.Run(name, func(t *testing.T) {
+			f := gateways(t, "a")
+			id, err := publicID(ask("k"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.past(id, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+			f.temporal.mu.Lock()
+			f.temporal.runs["t/"+id].ended = time.Now().Add(-c.ago)
+			f.temporal.mu.Unlock()
+			text, last := read(t, f.submit("a", ask("k")))
+			if c.free && (text != world.Text || last.Finish == "") || !c.free && (last.Err == nil || last.Err.Code != handoff.CodeGone) {
+				t.Errorf("%q, %+v", text, last)
+			}
+			f.clean()
+		})
+	}
 }
 
 func TestASettledKeyIsNotAskedOfTemporal(t *testing.T) {

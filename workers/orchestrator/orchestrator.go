@@ -114,7 +114,7 @@ func assemble(cfg Config, temporal client.Client, movers mover.Directory) (*Orch
 	o := &Orchestrator{cfg: cfg, incarnation: incarnation, log: cfg.Log, temporal: temporal, movers: movers, metrics: newMetrics(cfg.Metrics)}
 	o.life, o.end = context.WithCancel(context.Background())
 	o.records, o.forget = context.WithCancel(context.Background())
-	o.hub = newHub(cfg.InFlight, o.over)
+	o.hub = newHub(cfg.InFlight, cfg.Window, o.over)
 	o.starts, o.pulse = newStarts(cfg.Starts), &pulse{}
 	o.bodies = newBodies(cfg.Bodies, cfg.InFlight)
 	o.fleet = newFleet(o)

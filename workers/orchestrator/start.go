@@ -47,9 +47,12 @@ func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r R
 		o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
 		return
 	}
-	err := o.execute(ctx, in, r)
-	admitted()
+	err := o.execute(ctx, in, r, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
 	var exists *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &exists) && in.Key != "" && o.outlived(ctx, in) {
+		err = o.execute(ctx, in, r, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)
+	}
+	admitted()
 	switch {
 	case err == nil:
 		if s.wasLeft() { // while the start was under way
@@ -62,17 +65,25 @@ func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r R
 	}
 }
 
-func (o *Orchestrator) execute(ctx context.Context, in steps.Input, r Request) error {
+// outlived says that the run that stands in the way of in ended longer ago than its
+// key's window: only its history is retained for longer. The ledger, which forgot
+// the key by its own clock, gave it to in before this is asked.
+func (o *Orchestrator) outlived(ctx context.Context, in steps.Input) bool {
+	run, err := o.describeRun(ctx, in, o.cfg.StartTimeout)
+	return err == nil && run.status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && time.Since(run.closed) > in.Window
+}
+
+func (o *Orchestrator) execute(ctx context.Context, in steps.Input, r Request, reuse enumspb.WorkflowIdReusePolicy) error {
 	ctx, cancel := o.pulse.patient(ctx, o.cfg.StartTimeout*3/4)
 	defer cancel()
 	opts := client.StartWorkflowOptions{
 		ID: o.workflowID(in.Tenant, in.ID), TaskQueue: o.cfg.Temporal.TaskQueue,
 		WorkflowExecutionTimeout: in.Deadline + in.Decode + workflows.UndoParkedAfter,
 		WorkflowTaskTimeout:      workflows.TaskTimeout,
-		// Fail, so that a gateway knows that the run is not its own; only a run
-		// that ended refused before its commit may be followed by another.
+		// Fail, so that a gateway knows that the run is not its own; within the key's
+		// window only one that ended refused before its commit may be followed by another.
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY,
+		WorkflowIDReusePolicy:                    reuse,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		EnableEagerStart:                         true,
 		Memo:                                     map[string]any{memoNonce: in.Plan.Attempt.Nonce.String(), memoOwner: in.ReaderAddress, memoBody: bodyText(in.Plan.BodyDigest), memoModel: in.Model, memoKind: r.Kind},
@@ -132,6 +143,7 @@ type runFacts struct {
 	nonce, owner, body, runID string
 	model, kind               string // empty: not told
 	status                    enumspb.WorkflowExecutionStatus
+	closed                    time.Time // by Temporal's clock; meaningless while it runs
 }
 
 // describeRun reads them; an error for which gone is true says that there is none.
@@ -146,7 +158,7 @@ func (o *Orchestrator) describeRun(ctx context.Context, in steps.Input, within t
 		return runFacts{}, handoff.Errorf(handoff.CodeUnavailable, "temporal: %s", err.Error())
 	}
 	info := d.GetWorkflowExecutionInfo()
-	f := runFacts{status: info.GetStatus(), runID: info.GetExecution().GetRunId()}
+	f := runFacts{status: info.GetStatus(), runID: info.GetExecution().GetRunId(), closed: info.GetCloseTime().AsTime()}
 	for k, to := range map[string]*string{memoNonce: &f.nonce, memoOwner: &f.owner, memoBody: &f.body} {
 		if err := o.memos().FromPayload(info.GetMemo().GetFields()[k], to); err != nil {
 			return runFacts{}, handoff.Errorf(handoff.CodeInternal, "memo %s: %s", k, err.Error())

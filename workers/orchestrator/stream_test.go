@@ -151,7 +151,7 @@ func TestAFollowerReadsFromTheBeginning(t *testing.T) {
 	}
 }
 
-func hubOf(limit int) *hub { return newHub(limit, func(*stream, string) {}) }
+func hubOf(limit int) *hub { return newHub(limit, time.Hour, func(*stream, string) {}) }
 
 func TestTheHubIsBounded(t *testing.T) {
 	h := hubOf(2)

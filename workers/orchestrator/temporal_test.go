@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
@@ -39,6 +40,7 @@ type durableRun struct {
 	in      steps.Input
 	memo    *commonpb.Memo
 	status  enumspb.WorkflowExecutionStatus
+	ended   time.Time
 	state   steps.State
 	token   handoff.Token
 	signals chan steps.Ended
@@ -70,7 +72,7 @@ func (d *durable) run(id string) *durableRun {
 }
 
 // begin makes a run as ExecuteWorkflow does.
-func (d *durable) begin(id string, in steps.Input, memo map[string]any) (*durableRun, error) {
+func (d *durable) begin(id string, in steps.Input, memo map[string]any, reuse enumspb.WorkflowIdReusePolicy) (*durableRun, error) {
 	fields := map[string]*commonpb.Payload{}
 	for k, v := range memo {
 		p, err := converter.GetDefaultDataConverter().ToPayload(v)
@@ -84,7 +86,8 @@ func (d *durable) begin(id string, in steps.Input, memo map[string]any) (*durabl
 		state: steps.State{Phase: handoff.PhaseMoving, Epoch: 1, Reader: in.Plan.Reader, Address: in.ReaderAddress, Plan: in.Plan, Route: in.Route, Input: in}}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if old := d.runs[id]; old != nil && (old.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || old.status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) {
+	if old := d.runs[id]; old != nil && (old.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING ||
+		old.status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED && reuse != enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE) {
 		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("there is one", "request", "run")
 	}
 	d.runs[id] = r
@@ -95,7 +98,7 @@ func (d *durable) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptio
 	if err := d.enter("start"); err != nil {
 		return nil, err
 	}
-	r, err := d.begin(o.ID, args[0].(steps.Input), o.Memo)
+	r, err := d.begin(o.ID, args[0].(steps.Input), o.Memo, o.WorkflowIDReusePolicy)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +127,7 @@ func (d *durable) statusOf(id string) enumspb.WorkflowExecutionStatus {
 func (d *durable) end(r *durableRun, s enumspb.WorkflowExecutionStatus) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r.status = s
+	r.status, r.ended = s, time.Now()
 	r.once.Do(func() { close(r.closed) })
 }
 
@@ -148,7 +151,7 @@ func (d *durable) DescribeWorkflowExecution(_ context.Context, id, _ string) (*w
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
-		Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: "run"}, Status: r.status, Memo: r.memo}}, nil
+		Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: "run"}, Status: r.status, Memo: r.memo, CloseTime: timestamppb.New(r.ended)}}, nil
 }
 
 func (d *durable) QueryWorkflow(_ context.Context, id, _, _ string, _ ...any) (converter.EncodedValue, error) {

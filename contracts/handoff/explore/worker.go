@@ -73,23 +73,16 @@ func (w *world) recorded(i int) {
 	switch phase {
 	case handoff.PhaseEnded:
 		w.over, w.current = true, -1
-		w.keyFree = w.Omit == 0 && !sticks(x.coord.Outcome()) // a rule left out is searched for what it is for, which is more
+		w.keyFree = w.Omit == 0 && !sticks(*x.coord.Outcome()) // a rule left out is searched for what it is for, which is more
 		*x, w.hist = worker{}, worker{}
 	case handoff.PhaseDecoding, handoff.PhaseClosing:
 		w.hist = *x
 	}
 }
 
-// sticks is what a workflow's outcome says of its key (steps.Outcome.Sticks). A
-// cancel's releases are abandoned here, whose answers tell whether it came after
-// the commit, and an operator's reset forgets what was: both are left out.
-func sticks(o *handoff.Outcome) bool {
-	switch o.Code {
-	case handoff.CodeNone, handoff.CodeOutcomeUnknown, handoff.CodeCancelled, handoff.CodeReset:
-		return true
-	}
-	return o.Committed
-}
+// sticks is what a workflow's outcome says of its key. A cancel's releases are
+// abandoned here, whose answers tell whether it came after the commit: it is left out.
+func sticks(o handoff.Outcome) bool { return o.Code == handoff.CodeCancelled || o.Sticks() }
 
 func (x *worker) drop(k int) { x.tasks = slices.Concat(x.tasks[:k], x.tasks[k+1:]) }
 
