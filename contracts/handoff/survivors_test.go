@@ -418,3 +418,20 @@ func TestListsAreInOrderAndAFreshLedgerIsRebuilt(t *testing.T) {
 		t.Errorf("%d blocks are used", c.Used())
 	}
 }
+
+// One generation reads under one grant, the first that an operation names (rule 11).
+func TestOneGenerationReadsUnderOneGrant(t *testing.T) {
+	td, p := NewTargets("d0", 1), testPlan(1, 1)
+	tok := openTarget(t, td, p)
+	for i, x := range []struct {
+		grant GrantID
+		want  Code
+	}{{0, CodeNone}, {3, CodeNone}, {4, CodeConflict}, {3, CodeNone}, {0, CodeNone}} {
+		if ans := td.Step(0, TargetInput{Event: TargetPost, Attempt: p.Attempt, Token: tok, Grant: x.grant}); ans.Code != x.want {
+			t.Errorf("post %d under grant %d: %v, want %s", i, x.grant, ans.Err(), x.want)
+		}
+	}
+	if r := td.Get(p.Attempt); r.Grant != 3 || r.Posted != 4 {
+		t.Errorf("%d posted under grant %d", r.Posted, r.Grant)
+	}
+}

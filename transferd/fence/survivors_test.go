@@ -202,13 +202,22 @@ func TestADeadEngineLeavesNothingWhateverItHeld(t *testing.T) {
 	if !slices.ContainsFunc(told, unmap) {
 		t.Fatalf("a failed unmapping is not told: %+v", told)
 	}
-	idle, inner := false, again.Close
-	again.Close = func() error { idle = true; return inner() }
-	attach(t, c, again)
 	told = nil
-	if c.Detach(again); !idle {
-		t.Fatal("an engine that held nothing is still mapped")
+	for _, holds := range []bool{false, true} { // nothing, or what it only had to free
+		once, inner := 0, again.Close
+		again.Close = func() error { once++; return inner() }
+		attach(t, c, again)
+		if holds {
+			openTarget(t, c, again, plan("last", 1, 1), 7)
+			_, err = c.Undo(plan("last", 1, 1), Sides{Target: true})
+			check(t, err)
+		}
+		if c.Detach(again); once != 1 {
+			t.Fatal("an idle engine is unmapped", once, "times")
+		}
+		again = b.engine("e")
 	}
+	check(t, again.Close())
 	if slices.ContainsFunc(told, unmap) {
 		t.Fatal("a good one is")
 	}
@@ -701,4 +710,70 @@ func TestAConnectionThatIsGoneDrainsItsSource(t *testing.T) {
 		t.Errorf("%+v", b.notices)
 	}
 	check(t, c.FreedSource(e, p.Attempt))
+}
+
+// A validated read is asked for by the target of the plan, while its connection is
+// the one that reads (rule 12).
+func TestTheQuestionIsOfThePlansTarget(t *testing.T) {
+	b, c := newBench(t), core(t, 1)
+	e := b.engine("e")
+	attach(t, c, e)
+	p := plan("h", 1, 1)
+	g := lend(t, c, e, p)
+	r := admit(t, c, p, g)
+	check(t, c.Seal(e, p.Attempt))
+	m, _ := r.Sealed()
+	right := wire.Question{Token: handoff.Token{Attempt: p.Attempt, Node: "n1", Incarnation: 1, Generation: 1}, Grant: g.Grant, Manifest: m.Manifest, Nonce: 5, Incarnation: 1}
+	for name, change := range map[string]func(*wire.Question){
+		"another attempt": func(q *wire.Question) { q.Token.Attempt.Epoch = 2 },
+		"another daemon":  func(q *wire.Question) { q.Token.Node = "n2" },
+		"another life":    func(q *wire.Question) { q.Token.Incarnation = 2 },
+	} {
+		q := right
+		change(&q)
+		if err := r.Question(q); handoff.CodeOf(err) != handoff.CodeDenied {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	check(t, r.Question(right))
+	next := make(chan *Reading)
+	go func() {
+		r, err := c.Admit(context.Background(), p.Attempt, g.Capability, Holder{"n1", 1})
+		if err != nil {
+			t.Error(err)
+		}
+		next <- r
+	}()
+	<-r.Stopped()
+	wantCode(t, r.Question(right), handoff.CodeUnavailable) // a newer connection reads
+	r.Destroy()
+	second := <-next
+	check(t, second.Finish())
+	wantCode(t, second.Question(right), handoff.CodeClosed)
+	second.Destroy()
+}
+
+// Whoever waits for a source's drain is woken by its last read's end.
+func TestTheLastReadsEndWakesWhoWaitsForTheDrain(t *testing.T) {
+	b, c := newBench(t), core(t, 1)
+	e := b.engine("e")
+	attach(t, c, e)
+	p := plan("h", 1, 1)
+	r := admit(t, c, p, lend(t, c, e, p))
+	check(t, r.Begin(all))
+	_, err := c.Release(p, Sides{Source: true})
+	check(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	drained := make(chan error, 1)
+	go func() {
+		got, err := c.AwaitDrained(ctx, p, Sides{Source: true})
+		if err == nil && !got.Drained {
+			err = errors.New("not drained")
+		}
+		drained <- err
+	}()
+	r.Done(4)
+	check(t, <-drained)
+	r.Destroy()
 }
