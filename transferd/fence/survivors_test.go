@@ -763,17 +763,13 @@ func TestTheLastReadsEndWakesWhoWaitsForTheDrain(t *testing.T) {
 	check(t, r.Begin(all))
 	_, err := c.Release(p, Sides{Source: true})
 	check(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	drained := make(chan error, 1)
-	go func() {
-		got, err := c.AwaitDrained(ctx, p, Sides{Source: true})
-		if err == nil && !got.Drained {
-			err = errors.New("not drained")
-		}
-		drained <- err
-	}()
+	_, wait, err := c.drainState(p, Sides{Source: true})
+	check(t, err)
 	r.Done(4)
-	check(t, <-drained)
+	<-wait
+	got, err := c.AwaitDrained(context.Background(), p, Sides{Source: true})
+	if check(t, err); !got.Drained {
+		t.Errorf("%+v", got)
+	}
 	r.Destroy()
 }
