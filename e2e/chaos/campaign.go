@@ -66,7 +66,8 @@ func (c *Campaign) choose() ([]Cell, error) {
 	return out, nil
 }
 
-// Run runs the cells on one stage; a new one after a cell that did not hold.
+// Run runs the cells on one stage; a new one after a cell that did not hold, or
+// whose fault outlasts it.
 func (c *Campaign) Run(ctx context.Context, p fleet.Programs) (err error) {
 	cells, err := c.choose()
 	if err != nil {
@@ -110,14 +111,20 @@ func (c *Campaign) Run(ctx context.Context, p fleet.Programs) (err error) {
 		}
 		m := s.Mark()
 		r := s.Run(ctx, cell)
+		if ctx.Err() != nil {
+			fmt.Fprintf(c.Out, "stopped in %s\n", cell)
+			return context.Cause(ctx)
+		}
 		c.seen.add(s.Since(m))
 		c.Results = append(c.Results, r)
 		fmt.Fprintf(c.Out, "%3d of %d  %s\n", i+1, len(cells), r.line())
 		if len(r.Broken) > 0 {
 			fmt.Fprintln(c.Out, s.Logs())
-			broken := s
+		}
+		if f, err := find(cell.Fault); len(r.Broken) > 0 || err == nil && f.Shuns {
+			used := s
 			s = nil
-			if err := broken.Close(); err != nil {
+			if err := used.Close(); err != nil {
 				return err
 			}
 		}

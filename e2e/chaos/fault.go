@@ -27,6 +27,9 @@ type Fault struct {
 	Inject  func(ctx context.Context, s *Stage, victim string) (Heal, error)
 	// Expect is the required outcome in each phase, by victim or "*".
 	Expect map[string]Expected
+	// Shuns says that gateways may keep away from the victim for minutes afterwards,
+	// as from a P whose bytes were wrong: the next cell gets another stage.
+	Shuns bool
 }
 
 // everyone is one process of each kind, in the matrix's order.

@@ -14,7 +14,7 @@ import (
 // thing that may not come of it.
 func init() {
 	register(Fault{Name: "corrupt", About: "every page of the engine's KV segment is altered at rest", Victims: []string{"p1", "d1"},
-		Expect: map[string]Expected{"*": "EEEEEELW"},
+		Expect: map[string]Expected{"*": "EEEEEELW"}, Shuns: true,
 		Inject: func(_ context.Context, s *Stage, v string) (Heal, error) {
 			return healed, Corrupt(s.Process(v).PID(), v)
 		}})
