@@ -170,7 +170,7 @@ func TestARenewalThatFailsIsCounted(t *testing.T) {
 	s := &Steps{Movers: r, Ledger: brokenLedger{}, Observer: counting{r},
 		Attempts: keepMany(t, 1, steps.Route{P: steps.Endpoint{Control: "bad"}, D: steps.Endpoint{Control: "d"}})}
 	s.renew(t.Context(), time.Minute)
-	if len(r.calls["renew-lease denied"]) != 1 || len(r.calls["renew-promise unavailable"]) != 1 {
+	if len(r.calls["renew-lease denied"]) != 1 || len(r.calls["renew-promise unavailable"]) != 1 || len(r.calls["renew-lease none"]) != 0 || len(r.calls["d"]) == 0 {
 		t.Errorf("counted %v", r.calls)
 	}
 }

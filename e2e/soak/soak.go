@@ -59,7 +59,7 @@ func Run(ctx context.Context, p fleet.Programs, c Config) (r Report, err error) 
 		return r, err
 	}
 	r.Counts, r.Wrong = l.counts, l.wrong
-	if held := s.AtRest(ctx, chaos.RestWithin); held != nil {
+	if held := s.AtRest(context.WithoutCancel(ctx), chaos.RestWithin); held != nil {
 		r.Wrong = append(r.Wrong, held)
 	}
 	if len(r.Wrong) > 0 {
@@ -85,6 +85,9 @@ func (l *load) run(ctx context.Context, c Config) (at []time.Duration, values []
 	began := time.Now()
 	for pause(loading, c.Every) {
 		v, err := sample(ctx, l.stage)
+		if ctx.Err() != nil {
+			break // what there is is judged
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -92,9 +95,6 @@ func (l *load) run(ctx context.Context, c Config) (at []time.Duration, values []
 		if len(at)%6 == 0 {
 			fmt.Fprintf(c.Out, "%s: %s\n", at[len(at)-1].Round(time.Second), l.so())
 		}
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
 	}
 	if len(at) < 8 {
 		return nil, nil, fmt.Errorf("%d samples are too few to judge by", len(at))
