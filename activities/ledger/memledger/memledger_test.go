@@ -51,3 +51,20 @@ func TestTheOldestTombstoneGoesFirst(t *testing.T) {
 		}
 	}
 }
+
+// A promise whose lease ended is lost to a renewal that comes before anything else.
+func TestARenewalAfterTheLeaseEndedIsTold(t *testing.T) {
+	now := handoff.Instant(0)
+	l := memledger.New(func() handoff.Instant { return now })
+	a := handoff.Attempt{Handoff: "h", Epoch: 1, Nonce: 1}
+	if err := l.Rebuild(t.Context(), ledger.RebuildRequest{Engine: "d", Incarnation: 1, Total: 8, Lease: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Reserve(t.Context(), ledger.ReserveRequest{Engine: "d", Incarnation: 1, Attempt: a, Blocks: 1, Lease: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	now += time.Second
+	if lost, err := l.Renew(t.Context(), "d", []handoff.Attempt{a}, time.Second); err != nil || len(lost) != 1 {
+		t.Errorf("lost: %v, %v", lost, err)
+	}
+}
