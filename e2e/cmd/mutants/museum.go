@@ -112,9 +112,12 @@ type museum struct{ rows, missed int }
 
 // shows runs a row's test without and with its bug.
 func (t *museum) shows(ctx context.Context, row, test, bug string, without, with func() (word, out string, err error)) error {
-	before, out, err := without()
-	if err != nil {
-		return err
+	var before, out string
+	for try := 0; try < 3 && before != survives; try++ { // a clock on a busy machine fails a test that is right
+		var err error
+		if before, out, err = without(); err != nil {
+			return err
+		}
 	}
 	after, _, err := with()
 	if err != nil {
