@@ -122,7 +122,7 @@ func shared(r *Reading, piece uint32) segment.Extent {
 		{"transferd/control/service.go", "case <-stream.Context().Done(): // the pull goes on; a repeat joins it\n", "case <-stream.Context().Done():\n\t\t\t_, _ = s.Core.Undo(plan, fence.Sides{Target: true})\n"},
 	}},
 	{Row: "R-37", About: "an error that would repeat is met by another connection", Edits: []Edit{
-		{"transferd/pull/loop.go", "if handoff.CodeOf(err).Advice() != handoff.RetrySame && !another {", "if false {"},
+		{"transferd/pull/loop.go", "if handoff.CodeOf(err).Advice() != handoff.RetrySame && !another {", "if false && !another {"},
 	}},
 	{Row: "R-38", About: "bytes count as committed once they came", Edits: []Edit{
 		{"transferd/fence/landing.go", "l.core.totals.pulledBytes += bytes\n", "l.core.totals.pulledBytes += bytes\n\tl.core.totals.committedBytes += bytes\n"},
