@@ -12,6 +12,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
 	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fleet"
 )
@@ -65,7 +69,16 @@ func TestEveryPortOffLoopbackWantsACertificate(t *testing.T) {
 	if a.Counted(5) != nil {
 		t.Fatal(chaos.Verdict(a))
 	}
-	for who, want := range map[string]int{acme: http.StatusOK, other: http.StatusNotFound, "whoever": http.StatusUnauthorized} { // by certificate alone
+	for who, want := range map[string]codes.Code{acme: codes.OK, other: codes.OK, "whoever": codes.Unauthenticated} { // by certificate alone
+		c, err := g.Secured("caller/"+who, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.submit(t.Context(), "g2", credentials.NewTLS(c)); status.Code(err) != want {
+			t.Errorf("%s submits by gRPC: %v, want %s", who, err, want)
+		}
+	}
+	for who, want := range map[string]int{acme: http.StatusOK, other: http.StatusNotFound, "whoever": http.StatusUnauthorized} {
 		c := g.web(t, "caller/"+who, false)
 		r, err := c.Get("https://" + g.HTTP["g1"] + "/v1/handoffs/" + a.Handoff + "/events")
 		if err != nil {
