@@ -14,11 +14,11 @@ import (
 const preemptions = "vllm:num_preemptions_total"
 
 // tight is engines of so few blocks that vLLM takes them from who came last: P of
-// 18, and so small steps that a prompt takes a hundred of them, d1 of 9, and d2
+// 18, and so small steps that a prompt takes a hundred of them, d1 of 8, and d2
 // of another revision.
 func tight(s fleet.Seat) vllmenv.Options {
 	o := options(s.ID)
-	o.CacheBytes = 10 * vllmenv.BlockBytes // one block is nobody's
+	o.CacheBytes = 9 * vllmenv.BlockBytes // one block is nobody's
 	if s.ID == "p1" {
 		o.CacheBytes = 19 * vllmenv.BlockBytes
 		o.Args = []string{"--max-num-batched-tokens", "16"}
@@ -71,6 +71,26 @@ func TestEnginesOfFewBlocks(t *testing.T) {
 	first, _ := r.gateway().Insist(within(t), traffic.Ask{Model: vllmenv.Served, Prompt: corpus, MaxTokens: 4, Decode: "d1"}, answerWithin, 50*time.Millisecond)
 	must(t, first.Whole())
 
+	t.Run("a decode whose blocks D takes back is computed again", func(t *testing.T) {
+		before := count1(t, r.vllm["d1"], preemptions)
+		ask := traffic.Ask{Prompt: promptOf(t, 300), MaxTokens: 450, Decode: "d1", Deadline: time.Minute} // grows to 6 blocks of 8
+		want := plain(t, ask).Text                                                                        // before: D must have room when ours is placed
+		streams, done := aside(t, r.vllm["d1"], promptOf(t, 100), 500)                                    // to 5
+		<-streams
+		a := <-send(t, ask)
+		if err := a.Whole(); err != nil || a.Text != want {
+			t.Errorf("%v, %q, want %q", err, a.Text, want)
+		}
+		if n := count1(t, r.vllm["d1"], preemptions) - before; n == 0 {
+			t.Error("D took no blocks back")
+		}
+		if a.Usage.Recomputed != a.Usage.Prompt || a.Usage.Direct+a.Usage.Cached != 0 {
+			t.Errorf("usage is %+v: all of the prompt was computed again", a.Usage)
+		}
+		<-done
+		rest(t)
+	})
+
 	t.Run("a prefill whose blocks P takes back is computed again", func(t *testing.T) {
 		before := count1(t, r.vllm["p1"], preemptions)
 		ask := traffic.Ask{Prompt: promptOf(t, 900), MaxTokens: 8, Decode: "d1", Deadline: time.Minute}
@@ -98,9 +118,9 @@ func TestEnginesOfFewBlocks(t *testing.T) {
 	})
 
 	t.Run("a D that is full refuses before any prefill", func(t *testing.T) {
-		streams, done := aside(t, r.vllm["d1"], promptOf(t, 100), 900)
+		streams, done := aside(t, r.vllm["d1"], promptOf(t, 100), 500)
 		<-streams
-		await(t, "D is nearly full", func() bool { return count1(t, r.vllm["d1"], pair.Usage) > 0.6 })
+		await(t, "D is nearly full", func() bool { return count1(t, r.vllm["d1"], pair.Usage) > 0.4 })
 		before := count1(t, r.vllm["p1"], pair.Succeeded)
 		ended := send(t, traffic.Ask{Prompt: promptOf(t, 700), MaxTokens: 8, Decode: "d1"})
 		a := <-ended
