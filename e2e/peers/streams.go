@@ -32,7 +32,7 @@ type Open struct {
 
 const (
 	openTokens = 3
-	openWave   = 64 // begun at once
+	openWave   = 16 // begun at once: as many as a gateway makes durable at once
 	openWithin = 30 * time.Minute
 	openStall  = 30 * time.Second // without one more begun: so many are what the router holds
 	// openMany is from where two descriptors a stream are more than one process

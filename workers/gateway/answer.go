@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/orchestrator"
@@ -13,7 +12,7 @@ import (
 // answer writes one handoff's stream to one HTTP client.
 type answer struct {
 	w       http.ResponseWriter
-	control *http.ResponseController
+	out     *sender
 	f       orchestrator.Follower
 	ask     *ask
 	clock   *clock
@@ -104,18 +103,12 @@ func (a *answer) render(c *chunk, e orchestrator.Event, delivered *uint32) {
 	}
 }
 
-// flush sends what is gathered in one write; a client that takes nothing for
-// writeTimeout is gone.
+// flush sends what is gathered in one write.
 func (a *answer) flush(c *chunk) error {
 	if len(c.buf) == 0 {
 		return nil
 	}
-	// A writer without deadlines (a test's recorder) has no client that stalls.
-	_ = a.control.SetWriteDeadline(time.Now().Add(writeTimeout))
-	_, err := a.w.Write(c.buf)
+	err := a.out.send(c.buf)
 	c.buf = c.buf[:0]
-	if err != nil {
-		return err
-	}
-	return a.control.Flush()
+	return err
 }

@@ -74,7 +74,7 @@ func (g *Gateway) attach(w http.ResponseWriter, r *http.Request) {
 	if f.Kind == kindChat {
 		kind = kindChat
 	}
-	a := &answer{w: w, control: http.NewResponseController(w), f: f, clock: clock, created: f.Created,
+	a := &answer{w: w, out: newSender(w), f: f, clock: clock, created: f.Created,
 		ask: &ask{kind: kind, model: f.Model, usage: r.URL.Query().Get("include_usage") == "true", journal: true}}
 	last, left := a.streamed(ctx)
 	g.account(surfaceAttach, clock, r, f.Handoff(), last, left)

@@ -79,7 +79,7 @@ func (g *Gateway) completion(kind string) http.HandlerFunc {
 		defer f.Close() // cancels the handoff if it is not over and nobody else follows
 		w.Header().Set(headerHandoff, f.Handoff())
 		w.Header().Set(headerJoined, strconv.FormatBool(f.Joined()))
-		answer := &answer{w: w, control: http.NewResponseController(w), f: f, ask: a, clock: clock, created: time.Now().Unix()}
+		answer := &answer{w: w, out: newSender(w), f: f, ask: a, clock: clock, created: time.Now().Unix()}
 		write := answer.whole
 		if a.stream {
 			write = answer.streamed

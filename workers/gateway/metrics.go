@@ -67,10 +67,8 @@ func (m *metrics) start(surface string) *clock {
 }
 
 // piece is called for each event that brought tokens.
-func (c *clock) piece() { c.pieceAt(time.Now()) }
-
-func (c *clock) pieceAt(now time.Time) {
-	h := c.gap
+func (c *clock) piece() {
+	now, h := time.Now(), c.gap
 	if !c.begun {
 		h, c.begun = c.first, true
 		c.span.Event(eventFirstToken)

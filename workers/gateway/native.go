@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/surehand/surehand/activities/engine/native"
 	"github.com/surehand/surehand/activities/engine/vllm"
@@ -182,41 +180,29 @@ func (g *Gateway) relayRaw(ctx context.Context, w http.ResponseWriter, q *raw, f
 	} else {
 		w.Header().Set("Content-Type", "application/json")
 	}
-	r := &rawWriter{w: w, control: http.NewResponseController(w), id: f.Handoff(), clock: c}
+	r := &rawWriter{out: newSender(w), id: f.Handoff(), clock: c}
 	return pipe(ctx, f, e, r.write)
 }
 
 // rawWriter writes one stream's bytes as D said them.
 type rawWriter struct {
-	w         http.ResponseWriter
-	control   *http.ResponseController
+	out       *sender
 	id        string
 	clock     *clock
 	delivered uint32
-	deadline  time.Time // of the write, as it was last set
 }
 
-// write is called for each event. A client that takes nothing for writeTimeout
-// is gone; the deadline moves when half of it is over, not with each token.
+// write is called for each event.
 func (r *rawWriter) write(e orchestrator.Event) error {
-	now := time.Now()
 	if e.Tokens > 0 {
-		r.clock.pieceAt(now)
+		r.clock.piece()
 		r.delivered = e.Position + e.Tokens
-	}
-	if now.Add(writeTimeout / 2).After(r.deadline) {
-		r.deadline = now.Add(writeTimeout)
-		// A writer without deadlines (a test's recorder) has no client that stalls.
-		_ = r.control.SetWriteDeadline(r.deadline)
 	}
 	text := e.Text
 	if e.Err != nil {
 		text = "data: " + string(asRefusal(e.Err).body(r.id, &r.delivered)) + "\n\n"
 	}
-	if _, err := io.WriteString(r.w, text); err != nil {
-		return err
-	}
-	return r.control.Flush()
+	return r.out.sendString(text)
 }
 
 // refuseRaw tells the client what an engine itself said about its request, else

@@ -43,7 +43,7 @@ func (g *Gateway) createResponse(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(headerHandoff, f.Handoff())
 	b := newResponse(f.Handoff(), a.model, time.Now().Unix(), a.background)
-	s := &responseStream{w: w, control: http.NewResponseController(w), f: f, clock: clock, b: b, after: -1}
+	s := &responseStream{w: w, out: newSender(w), f: f, clock: clock, b: b, after: -1}
 	if a.background && a.stream {
 		own, err := g.Front.Attach(ctx, a.tenant, f.Handoff(), orchestrator.From{})
 		if err == nil {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/workers/orchestrator"
@@ -35,15 +34,15 @@ const (
 
 // responseStream writes one response as OpenAI's typed events.
 type responseStream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	f       orchestrator.Follower
-	clock   *clock
-	b       *response
-	after   int64 // events up to this number are known to the client
-	buf     []byte
-	end     uint32 // of the tokens that were seen
-	item    bool   // the answer has begun
+	w     http.ResponseWriter
+	out   *sender
+	f     orchestrator.Follower
+	clock *clock
+	b     *response
+	after int64 // events up to this number are known to the client
+	buf   []byte
+	end   uint32 // of the tokens that were seen
+	item  bool   // the answer has begun
 }
 
 // run follows the answer to its end. Eagerly it says at once that the response is
@@ -171,12 +170,9 @@ func (s *responseStream) flush() error {
 	if len(s.buf) == 0 {
 		return nil
 	}
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
-	_, err := s.w.Write(s.buf)
-	if s.buf = s.buf[:0]; err != nil {
-		return err
-	}
-	return s.control.Flush()
+	err := s.out.send(s.buf)
+	s.buf = s.buf[:0]
+	return err
 }
 
 func (b *response) messageID() string { return "msg_" + strings.TrimPrefix(b.ID, responsePrefix) }
@@ -223,7 +219,7 @@ func (g *Gateway) followResponse(w http.ResponseWriter, r *http.Request, after i
 		return
 	}
 	w.Header().Set(headerHandoff, id)
-	s := &responseStream{w: w, control: http.NewResponseController(w), f: f, clock: clock, b: newResponse(id, f.Model, f.Created, true), after: after}
+	s := &responseStream{w: w, out: newSender(w), f: f, clock: clock, b: newResponse(id, f.Model, f.Created, true), after: after}
 	last, left := s.run(ctx, false)
 	g.account(surfaceResponse, clock, r, id, last, left)
 	if left {
