@@ -6,8 +6,9 @@ import "time"
 const (
 	// MaxEngines bounds the registry.
 	MaxEngines = 1024
-	// MaxPromises bounds the promises of one engine, and a Rebuild's list.
-	MaxPromises = 4096
+	// MaxPromises bounds the promises of one engine, and a Rebuild's list: as many
+	// handoffs as one gateway follows.
+	MaxPromises = 1 << 14
 	// MaxTombstones bounds the tombstones of one engine. Past it the oldest go:
 	// a late reserve then holds a promise for one lease.
 	MaxTombstones = 4096
