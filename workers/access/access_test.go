@@ -257,6 +257,11 @@ func TestAWithdrawnKeyIsNotBelievedForLong(t *testing.T) {
 	if !believed() {
 		t.Fatal("the provider is away, and a key that is known is not believed")
 	}
+	now = now.Add(keysMost)
+	if believed() {
+		t.Error("a key is believed though its provider was away for more than a day")
+	}
+	now = now.Add(-keysMost)
 	away, served = false, newProvider(t, "k2").set(t)
 	if !believed() {
 		t.Fatal("it was asked again at once")

@@ -21,6 +21,7 @@ const (
 	keysFetchAtOnce = 3
 	keysFor         = 5 * time.Minute  // a key that its issuer withdrew is believed no longer
 	keysAgain       = 10 * time.Second // after old ones could not be fetched anew
+	keysMost        = 24 * time.Hour   // without a fetch nobody is believed any more
 )
 
 // publicKeys reads a JWKS, and leaves out of it what is no public key.
@@ -42,7 +43,8 @@ func publicKeys(raw []byte) (out []jose.JSONWebKey, err error) {
 
 // remoteKeys are those of a URL: fetched for a key that is not known, and when they
 // are old, so that one that was withdrawn is forgotten though nobody shows another.
-// While they cannot be fetched those that are known stay good.
+// While they cannot be fetched those that are known stay good, for a day: a provider
+// that is away for longer may have withdrawn any of them.
 type remoteKeys struct {
 	url    string
 	client *http.Client
@@ -53,6 +55,7 @@ type remoteKeys struct {
 	mu       sync.Mutex // guards the rest
 	keys     []jose.JSONWebKey
 	fetched  uint64 // times
+	last     time.Time
 	until    time.Time
 }
 
@@ -63,6 +66,9 @@ func newRemoteKeys(url string) *remoteKeys {
 func (r *remoteKeys) known() (keys []jose.JSONWebKey, fetched uint64, old bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.now().Sub(r.last) > keysMost {
+		return nil, r.fetched, r.fetched > 0
+	}
 	return r.keys, r.fetched, r.fetched > 0 && r.now().After(r.until)
 }
 
@@ -110,7 +116,7 @@ func (r *remoteKeys) fetch(ctx context.Context) {
 		r.until = r.now().Add(keysAgain)
 		return
 	}
-	r.keys, r.until = keys, r.now().Add(keysFor)
+	r.keys, r.last, r.until = keys, r.now(), r.now().Add(keysFor)
 	r.fetched++
 }
 
