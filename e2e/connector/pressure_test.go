@@ -2,6 +2,7 @@ package connector
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,11 +33,8 @@ func aside(t *testing.T, e *vllmenv.Engine, prompt string, tokens int) (streams 
 	first, done := make(chan struct{}), make(chan pair.Answer, 1)
 	ctx := within(t)
 	go func() {
-		a, err := pair.Ask{Prompt: prompt, Tokens: tokens, OnToken: func(got int) {
-			if got == 1 {
-				close(first)
-			}
-		}}.Send(ctx, e.URL)
+		var once sync.Once
+		a, err := pair.Ask{Prompt: prompt, Tokens: tokens, OnToken: func(int) { once.Do(func() { close(first) }) }}.Send(ctx, e.URL)
 		if err != nil {
 			t.Error(err)
 		}

@@ -25,11 +25,8 @@ type sent struct {
 func send(t *testing.T, a pair.Ask) *sent {
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	s := &sent{leave: cancel, first: make(chan struct{}), done: make(chan struct{})}
-	a.OnToken = func(got int) {
-		if got == 1 {
-			close(s.first)
-		}
-	}
+	var once sync.Once
+	a.OnToken = func(int) { once.Do(func() { close(s.first) }) } // the first event may carry several
 	go func() {
 		defer close(s.done)
 		s.got, s.err = a.Send(ctx, rig.URL())
