@@ -115,13 +115,10 @@ func TestEnginesOfFewBlocks(t *testing.T) {
 		rest(t)
 	})
 
-	t.Run("a D that is full refuses before any prefill", func(t *testing.T) {
-		streams, done := aside(t, r.vllm["d1"], promptOf(t, 100), 500)
-		<-streams
-		await(t, "D is nearly full", func() bool { return count1(t, r.vllm["d1"], pair.Usage) > 0.4 })
+	refused := func(t *testing.T, ask traffic.Ask) {
+		t.Helper()
 		before := count1(t, r.vllm["p1"], pair.Succeeded)
-		ended := send(t, traffic.Ask{Prompt: promptOf(t, 700), MaxTokens: 8, Decode: "d1"})
-		a := <-ended
+		a := <-send(t, ask)
 		t.Logf("the client got: %d %+v", a.Status, a.Failure)
 		if err := a.Typed(); err != nil || a.Failure == nil || a.Text != "" {
 			t.Errorf("%v, %q", err, a.Text)
@@ -129,21 +126,18 @@ func TestEnginesOfFewBlocks(t *testing.T) {
 		if n := count1(t, r.vllm["p1"], pair.Succeeded) - before; n != 0 {
 			t.Errorf("P computed %.0f prompts for nothing", n)
 		}
+	}
+	t.Run("a D that is full refuses before any prefill", func(t *testing.T) {
+		streams, done := aside(t, r.vllm["d1"], promptOf(t, 100), 500)
+		<-streams
+		await(t, "D is nearly full", func() bool { return count1(t, r.vllm["d1"], pair.Usage) > 0.4 })
+		refused(t, traffic.Ask{Prompt: promptOf(t, 700), MaxTokens: 8, Decode: "d1"})
 		<-done
 		rest(t)
 	})
 
 	t.Run("a D of another revision is refused before any prefill", func(t *testing.T) {
-		before := count1(t, r.vllm["p1"], pair.Succeeded)
-		ended := send(t, traffic.Ask{Prompt: promptOf(t, 100), MaxTokens: 8, Decode: "d2"})
-		a := <-ended
-		t.Logf("the client got: %d %+v", a.Status, a.Failure)
-		if err := a.Typed(); err != nil || a.Failure == nil || a.Text != "" {
-			t.Errorf("%v, %q", err, a.Text)
-		}
-		if n := count1(t, r.vllm["p1"], pair.Succeeded) - before; n != 0 {
-			t.Errorf("P computed %.0f prompts for nothing", n)
-		}
+		refused(t, traffic.Ask{Prompt: promptOf(t, 100), MaxTokens: 8, Decode: "d2"})
 		rest(t)
 	})
 

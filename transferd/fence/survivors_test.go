@@ -693,17 +693,24 @@ func TestHeldPiecesAreAPartOfTheWhole(t *testing.T) {
 	l.End()
 }
 
-// A connection that is gone with reads posted drains what is over: nothing of it
-// looks at the memory any more.
-func TestAConnectionThatIsGoneDrainsItsSource(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
+// released is a source whose release came while a read of all of it is posted.
+func released(t *testing.T) (b *bench, c *Core, e *Engine, p handoff.Plan, r *Reading) {
+	t.Helper()
+	b, c = newBench(t), core(t, 1)
+	e = b.engine("e")
 	attach(t, c, e)
-	p := plan("h", 1, 1)
-	r := admit(t, c, p, lend(t, c, e, p))
+	p = plan("h", 1, 1)
+	r = admit(t, c, p, lend(t, c, e, p))
 	check(t, r.Begin(all))
 	_, err := c.Release(p, Sides{Source: true})
 	check(t, err)
+	return b, c, e, p, r
+}
+
+// A connection that is gone with reads posted drains what is over: nothing of it
+// looks at the memory any more.
+func TestAConnectionThatIsGoneDrainsItsSource(t *testing.T) {
+	b, c, e, p, r := released(t)
 	wantCode(t, c.FreedSource(e, p.Attempt), handoff.CodeNotReady)
 	r.Destroy()
 	if !b.saw(func(n Notice) bool { return n.IsSource && n.Drained }) {
@@ -755,14 +762,7 @@ func TestTheQuestionIsOfThePlansTarget(t *testing.T) {
 
 // Whoever waits for a source's drain is woken by its last read's end.
 func TestTheLastReadsEndWakesWhoWaitsForTheDrain(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
-	r := admit(t, c, p, lend(t, c, e, p))
-	check(t, r.Begin(all))
-	_, err := c.Release(p, Sides{Source: true})
-	check(t, err)
+	_, c, _, p, r := released(t)
 	_, wait, err := c.drainState(p, Sides{Source: true})
 	check(t, err)
 	r.Done(4)

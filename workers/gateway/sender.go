@@ -27,19 +27,18 @@ func newSender(w http.ResponseWriter) *sender {
 
 // send sends what is one event, or several that are there at once.
 func (s *sender) send(text []byte) error {
-	s.set(true)
-	defer s.set(false)
-	if _, err := s.w.Write(text); err != nil {
-		return err
-	}
-	return s.control.Flush()
+	return s.event(func() (int, error) { return s.w.Write(text) })
 }
 
 // sendString is send without a copy.
 func (s *sender) sendString(text string) error {
+	return s.event(func() (int, error) { return io.WriteString(s.w, text) })
+}
+
+func (s *sender) event(write func() (int, error)) error {
 	s.set(true)
 	defer s.set(false)
-	if _, err := io.WriteString(s.w, text); err != nil {
+	if _, err := write(); err != nil {
 		return err
 	}
 	return s.control.Flush()

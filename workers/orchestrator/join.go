@@ -78,7 +78,8 @@ func (o *Orchestrator) joined(ctx context.Context, s *stream, id string, r Reque
 		case run.body != bodyText(r.Body):
 			return handoff.Errorf(handoff.CodeKeyReused, "the idempotency key was used with another body")
 		case run.status == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, run.status == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-			return o.sticks(ctx, s, in, run, holder{handoff: h.handoff, owner: h.owner, settled: "ended from outside"})
+			h.settled = "ended from outside"
+			return o.sticks(ctx, s, in, run, h)
 		case run.status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 			return o.again(ctx, s, in, r, h, tries)
 		}
