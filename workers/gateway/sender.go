@@ -14,7 +14,6 @@ import (
 type sender struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	patient time.Duration
 
 	mu      sync.Mutex
 	writing bool
@@ -22,7 +21,7 @@ type sender struct {
 }
 
 func newSender(w http.ResponseWriter) *sender {
-	return &sender{w: w, control: http.NewResponseController(w), patient: writeTimeout}
+	return &sender{w: w, control: http.NewResponseController(w)}
 }
 
 // send sends what is one event, or several that are there at once.
@@ -52,9 +51,9 @@ func (s *sender) set(writing bool) {
 	case !writing:
 		s.timer.Stop()
 	case s.timer == nil:
-		s.timer = time.AfterFunc(s.patient, s.stalled)
+		s.timer = time.AfterFunc(writeTimeout, s.stalled)
 	default:
-		s.timer.Reset(s.patient)
+		s.timer.Reset(writeTimeout)
 	}
 }
 
