@@ -40,9 +40,7 @@ const engineExamples = `  transferd --node p1 --data /tmp/p1 --engine-socket /tm
 const (
 	registrationTTL   = 3 * time.Second
 	registrationEvery = 500 * time.Millisecond
-	// Another life of the transferd is told at once: plans for the last are refused.
-	noticeEvery   = 25 * time.Millisecond
-	attachTimeout = 30 * time.Second
+	attachTimeout     = 30 * time.Second
 )
 
 // Work is what an engine of another program runs on, in the same shell.
@@ -173,6 +171,7 @@ type engineProcess interface {
 	Address() string
 	Description() *enginev1.Description
 	Attached() bool
+	Changes() <-chan struct{}
 	Serve(context.Context) error
 }
 
@@ -205,6 +204,7 @@ type announcer struct {
 	engine   interface {
 		Description() *enginev1.Description
 		Attached() bool
+		Changes() <-chan struct{}
 	}
 	advertise string // empty: the engine's own address
 	log       *slog.Logger
@@ -233,28 +233,11 @@ func (a *announcer) run(ctx context.Context) error {
 			reached = err == nil
 			a.log.Warn("registration", "reached", reached, "code", handoff.CodeOf(err).String())
 		}
-		if !a.wait(ctx, tick.C, d) {
-			return a.leave(d)
-		}
-	}
-}
-
-// wait is until the next heartbeat is due, or the transferd beside the engine
-// came, left or began another life; false when ctx ended.
-func (a *announcer) wait(ctx context.Context, beat <-chan time.Time, told ledger.Engine) bool {
-	notice := time.NewTicker(noticeEvery)
-	defer notice.Stop()
-	for {
 		select {
-		case <-beat:
-			return true
-		case <-notice.C:
-			now := a.registration()
-			if now.NodeIncarnation != told.NodeIncarnation || now.Cordoned != told.Cordoned {
-				return true
-			}
+		case <-tick.C:
+		case <-a.engine.Changes(): // told at once: plans for another life of the transferd are refused
 		case <-ctx.Done():
-			return false
+			return a.leave(d)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -125,11 +126,17 @@ func (r *registryStub) Deregister(_ context.Context, e handoff.EngineID, _ hando
 	return nil
 }
 
-type engineStub struct{ attached atomic.Bool }
+type engineStub struct {
+	attached atomic.Bool
+	life     atomic.Uint64
+	changes  chan struct{}
+}
+
+func (e *engineStub) Changes() <-chan struct{} { return e.changes }
 
 func (e *engineStub) Attached() bool { return e.attached.Load() }
 func (e *engineStub) Description() *enginev1.Description {
-	return &enginev1.Description{Engine: "p1", Role: enginev1.Role_ROLE_PREFILL, Model: "tiny", Node: "p1", NodeIncarnation: 3, ProcessIncarnation: 9,
+	return &enginev1.Description{Engine: "p1", Role: enginev1.Role_ROLE_PREFILL, Model: "tiny", Node: "p1", NodeIncarnation: 3 + e.life.Load(), ProcessIncarnation: 9,
 		ControlAddress: "127.0.0.1:1", Address: "127.0.0.1:2", Blocks: 8, BlockTokens: 16, MaxTokens: 100, BlocksFree: 5}
 }
 
@@ -158,6 +165,44 @@ func TestAnEngineIsRegisteredWhileItServes(t *testing.T) {
 	if len(r.left) != 1 || r.left[0] != "p1" {
 		t.Fatal(r.left)
 	}
+}
+
+// Another life of the transferd is told in the moment it changes, not with the next
+// heartbeat; nothing else is told between heartbeats, and nobody looks for it.
+func TestAnotherLifeOfTheTransferdIsRegisteredAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, e := &registryStub{}, &engineStub{changes: make(chan struct{}, 1)}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- (&announcer{registry: r, engine: e, log: slog.New(slog.DiscardHandler)}).run(ctx)
+		}()
+		seen := func(n int) ledger.Engine {
+			t.Helper()
+			synctest.Wait()
+			if len(r.seen) != n {
+				t.Fatalf("%d registrations, not %d", len(r.seen), n)
+			}
+			return r.seen[n-1]
+		}
+		seen(1)
+		time.Sleep(registrationEvery - time.Nanosecond)
+		seen(1)
+		for i := range 3 {
+			e.life.Add(1)
+			e.attached.Store(i%2 == 0)
+			e.changes <- struct{}{}
+			if now := seen(2 + i); now.NodeIncarnation != handoff.Incarnation(4+i) || now.Cordoned != (i%2 != 0) {
+				t.Fatalf("%+v", now)
+			}
+		}
+		time.Sleep(time.Nanosecond)
+		seen(5) // the heartbeat that was due
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestAnEngineWhoseNameIsTakenStops(t *testing.T) {

@@ -33,6 +33,10 @@ func (e *Engine) Description() *enginev1.Description {
 // refuses new attempts; committed decodes go on.
 func (e *Engine) Attached() bool { return e.attached.Load() }
 
+// Changes has a word whenever the transferd beside the engine came, left or began
+// another life, for one listener; what is so now, Description and Attached say.
+func (e *Engine) Changes() <-chan struct{} { return e.changes }
+
 // BrokenDecodes counts synthetic decodes that met a byte of somebody else.
 func (e *Engine) BrokenDecodes() uint64 {
 	if s, ok := e.compute.(*compute.Synthetic); ok {

@@ -26,6 +26,7 @@ type Engine struct {
 	attempts *attempts
 	listener net.Listener
 	attached atomic.Bool
+	changes  chan struct{}
 
 	ctx    context.Context // ends when the engine stops; its cause is typed
 	cancel context.CancelCauseFunc
@@ -64,7 +65,7 @@ func newEngine(c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{c: c, compute: work, attempts: newAttempts()}
+	e := &Engine{c: c, compute: work, attempts: newAttempts(), changes: make(chan struct{}, 1)}
 	if e.form, err = newForm(work, c.Blocks, c.Slots); err != nil {
 		return nil, err
 	}

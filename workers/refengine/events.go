@@ -15,7 +15,7 @@ func (e *Engine) obey() {
 	for ev := range e.daemon.Events() {
 		switch ev.Kind {
 		case client.Detached:
-			e.attached.Store(false)
+			e.setAttached(false)
 			e.attempts.refuseNew(away)
 		case client.Reattached:
 			e.reattached(ev)
@@ -39,9 +39,17 @@ func (e *Engine) reattached(ev client.Event) {
 			t.committed.set()
 		}
 	}
-	e.attached.Store(true)
+	e.setAttached(true)
 	if e.ctx.Err() == nil {
 		e.attempts.refuseNew(nil)
+	}
+}
+
+func (e *Engine) setAttached(on bool) {
+	e.attached.Store(on)
+	select {
+	case e.changes <- struct{}{}:
+	default: // one is there that nobody took yet
 	}
 }
 

@@ -3,6 +3,7 @@ package refengine
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/surehand/surehand/activities/engine"
 	"github.com/surehand/surehand/contracts/handoff"
@@ -55,6 +56,21 @@ func TestWhatWasNotCommittedDiesWithItsTransferdAndNewWorkGoesOn(t *testing.T) {
 		a.sampling.MaxTokens = 5
 		if got, err := r.handoff(a); err != nil || got.tokens != 5 {
 			t.Errorf("afterwards %+v, %v", got, err)
+		}
+		r.clean()
+	})
+}
+
+// What follows from the life of a transferd is told when it changes, so nobody has to look.
+func TestAnotherLifeOfItsTransferdIsToldAtOnce(t *testing.T) {
+	each(t, small, func(t *testing.T, r *rig) {
+		r.restartD()
+		for d := r.d.Description(); d.NodeIncarnation != 2 || !r.d.Attached(); d = r.d.Description() {
+			select {
+			case <-r.d.Changes():
+			case <-time.After(10 * time.Second):
+				t.Fatalf("life %d, attached %t, and no word of it", d.NodeIncarnation, r.d.Attached())
+			}
 		}
 		r.clean()
 	})

@@ -28,10 +28,12 @@ type connector struct {
 	known  chan struct{} // closed once a connector beside an attached transferd was seen
 	once   sync.Once
 	orders chan *enginev1.FrontMessage
+	// changes has a word when the connector left, or said what it stands beside.
+	changes chan struct{}
 }
 
 func newConnector(listener *client.Listener, log *slog.Logger) *connector {
-	return &connector{log: log, listener: listener, known: make(chan struct{}), orders: make(chan *enginev1.FrontMessage, maxOrders),
+	return &connector{log: log, listener: listener, known: make(chan struct{}), orders: make(chan *enginev1.FrontMessage, maxOrders), changes: make(chan struct{}, 1),
 		hello: &enginev1.ConnectorHello{}, beside: &enginev1.ConnectorBeside{}, load: &enginev1.ConnectorLoad{}}
 }
 
@@ -118,6 +120,15 @@ func (c *connector) leave() {
 	defer c.mu.Unlock()
 	c.conn, c.load = nil, &enginev1.ConnectorLoad{}
 	c.beside = &enginev1.ConnectorBeside{Node: c.beside.GetNode(), Incarnation: c.beside.GetIncarnation(), PeerAddress: c.beside.GetPeerAddress(), PeerProtocol: c.beside.GetPeerProtocol()}
+	c.changed()
+}
+
+// changed is called under the lock.
+func (c *connector) changed() {
+	select {
+	case c.changes <- struct{}{}:
+	default: // one is there that nobody took yet
+	}
 }
 
 func (c *connector) note(m *enginev1.ConnectorMessage) {
@@ -126,6 +137,7 @@ func (c *connector) note(m *enginev1.ConnectorMessage) {
 	switch body := m.GetBody().(type) {
 	case *enginev1.ConnectorMessage_Beside:
 		c.beside = body.Beside
+		c.changed()
 	case *enginev1.ConnectorMessage_Load:
 		c.load = body.Load
 	}

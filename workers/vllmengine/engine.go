@@ -147,6 +147,11 @@ func (e *Engine) Attached() bool {
 	return here && beside.GetAttached()
 }
 
+// Changes has a word whenever the connector, or the transferd beside it, came, left
+// or began another life, for one listener; what is so now, Description and
+// Attached say.
+func (e *Engine) Changes() <-chan struct{} { return e.connector.changes }
+
 // Address is where the front's gRPC listens.
 func (e *Engine) Address() string { return e.listener.Addr().String() }
 

@@ -276,6 +276,30 @@ func TestTheEnginesDeathEndsEverything(t *testing.T) {
 	wantCode(t, err, handoff.CodeEngine)
 }
 
+// What the connector stands beside, and that it left, is told when it changes.
+func TestAnotherLifeOfTheTransferdIsToldAtOnce(t *testing.T) {
+	r := newRig(t, nil)
+	await := func(attached bool, life uint64) {
+		t.Helper()
+		for r.front.Attached() != attached || r.front.Description().GetNodeIncarnation() != life {
+			select {
+			case <-r.front.Changes():
+			case <-time.After(soon):
+				t.Fatalf("no word of life %d, attached %t", life, attached)
+			}
+		}
+	}
+	await(true, 3)
+	for _, b := range []*enginev1.ConnectorBeside{{Node: "te", Incarnation: 3}, {Attached: true, Node: "te", Incarnation: 4}} {
+		r.say(&enginev1.ConnectorMessage{Body: &enginev1.ConnectorMessage_Beside{Beside: b}})
+		await(b.GetAttached(), b.GetIncarnation())
+	}
+	if err := r.connector.Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(false, 4)
+}
+
 func TestPlansOfAnotherLifeOrModelAreRefused(t *testing.T) {
 	r := newRig(t, nil)
 	for code, change := range map[handoff.Code]func(*engine.Reservation){
