@@ -122,10 +122,7 @@ func (r *run) streamEnded(e steps.Ended) {
 	if e.Attempt != r.coord.Plan().Attempt || e.Reader != r.reader.Reader {
 		return
 	}
-	code := handoff.CodeNone
-	if e.Code != "" {
-		code = handoff.ParseCode(e.Code)
-	}
+	code := steps.EndCode(e.Code)
 	if code != handoff.CodeNone && (e.Usage.Completion == 0 || e.Lost) && code.Advice() == handoff.NewEpoch {
 		r.decoded(e)
 		r.coord.StreamLost(e.Reader, code, steps.Clip(e.Detail))

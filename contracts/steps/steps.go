@@ -249,11 +249,15 @@ type Outcome struct {
 
 // Sticks is handoff.Outcome's.
 func (o Outcome) Sticks() bool {
-	code := handoff.CodeNone
-	if o.Code != "" {
-		code = handoff.ParseCode(o.Code)
+	return handoff.Outcome{Committed: o.Committed, Code: EndCode(o.Code)}.Sticks()
+}
+
+// EndCode reads the code of an Outcome or of an Ended: empty is CodeNone.
+func EndCode(text string) handoff.Code {
+	if text == "" {
+		return handoff.CodeNone
 	}
-	return handoff.Outcome{Committed: o.Committed, Code: code}.Sticks()
+	return handoff.ParseCode(text)
 }
 
 // State answers QueryState.
