@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
 	"github.com/surehand/surehand/workers/orchestrator"
 )
 
@@ -122,6 +123,44 @@ func TestBadHeadersAreRefused(t *testing.T) {
 	res := r.post(t, "/v1/completions", `{"model":"tiny","prompt":"Hi"}`, "X-Big", strings.Repeat("x", 2*MaxHeaderBytes))
 	if all(t, res); res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Error(res.StatusCode)
+	}
+	if f.count() != 0 {
+		t.Error("something was submitted")
+	}
+}
+
+func TestEachSizeLimitIsNamedInItsRefusal(t *testing.T) {
+	f := newFront()
+	r := serve(t, f)
+	const body = `{"model":"tiny","prompt":"Hi"}`
+	for what, c := range map[string]struct {
+		body, filler string
+		limit        int
+	}{
+		"body":   {`{"model":"` + strings.Repeat("a", MaxBodyBytes) + `"}`, "", MaxBodyBytes},
+		"header": {body, strings.Repeat("x", MaxHeaderBytes), MaxHeaderBytes},
+		"prompt": {`{"model":"tiny","prompt":"` + strings.Repeat("a", MaxPromptBytes+1) + `"}`, "", MaxPromptBytes},
+	} {
+		res := r.post(t, "/v1/completions", c.body, "X-Filler", c.filler)
+		if e := read(t, all(t, res)).Error; e == nil || e.Code != "too_large" || !strings.Contains(e.Message, what) || !strings.Contains(e.Message, fmt.Sprint(c.limit)) {
+			t.Errorf("%s: %d %+v", what, res.StatusCode, e)
+		}
+	}
+	if f.count() != 0 {
+		t.Error("something was submitted")
+	}
+}
+
+// What is decoded under a grammar has a state that tokens do not tell: such a request
+// is refused, most of all one that is to go on after D's death.
+func TestAResumeOfGuidedDecodingIsRefused(t *testing.T) {
+	f := newFront()
+	r := serve(t, f)
+	for field, value := range map[string]string{"response_format": `{"type":"json_schema","json_schema":{}}`, "guided_json": `{}`, "guided_regex": `"a"`, "structured_outputs": `{}`} {
+		res := r.post(t, "/v1/chat/completions", `{"model":"tiny","messages":[{"role":"user","content":"x"}],"`+field+`":`+value+`}`, headerResume, steps.ResumeReplay)
+		if e := read(t, all(t, res)).Error; res.StatusCode != 400 || e == nil || e.Param == nil || *e.Param != field {
+			t.Errorf("%s: %d %+v", field, res.StatusCode, e)
+		}
 	}
 	if f.count() != 0 {
 		t.Error("something was submitted")

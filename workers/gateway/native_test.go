@@ -15,6 +15,7 @@ import (
 	"github.com/surehand/surehand/activities/engine/native"
 	"github.com/surehand/surehand/activities/engine/vllm"
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/contracts/steps"
 	"github.com/surehand/surehand/workers/orchestrator"
 )
 
@@ -98,6 +99,18 @@ func TestRawBodiesAndAnswersPassAsTheyAre(t *testing.T) {
 	}
 	if got.Prefill != "127.0.0.1-8100" || got.Sampling.MaxTokens != 9 || got.Model != "tiny" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Nobody here reads such an engine's tokens: neither what it sampled nor the state of
+// its grammar could be rebuilt.
+func TestARawAnswerIsNeitherKeptNorResumed(t *testing.T) {
+	for header, value := range map[string]string{headerResume: steps.ResumeReplay, headerJournal: "on"} {
+		f := newFront()
+		resp, text := serveRaw(t, f, &engines{}, rawBody, http.Header{header: {value}})
+		if resp.StatusCode != 400 || !strings.Contains(text, "neither kept nor resumed") || len(f.submitted) > 0 {
+			t.Errorf("%s: %d %q", header, resp.StatusCode, text)
+		}
 	}
 }
 
