@@ -1,6 +1,7 @@
 // Package audit writes a line for each grant, refusal, revocation, commit and tenant
 // crossing of a daemon: who and when, never what. It follows the daemon's trace, so that it
-// holds nothing back; what it could not follow it says.
+// holds nothing back; what it could not follow it says. Whoever is refused before an
+// attempt is named is told by Connections.
 package audit
 
 import (
@@ -35,6 +36,17 @@ func Start(hub *trace.Hub, log *slog.Logger) (wait func()) {
 	return wg.Wait
 }
 
+// Connections gives a function that writes the line of a connection, or of a first
+// message, which was refused before it named an attempt: of which side, whose, and why.
+func Connections(log *slog.Logger) func(side, peer string, why error) {
+	if log == nil {
+		return func(string, string, error) {}
+	}
+	return func(side, peer string, why error) {
+		log.Warn("audit", "act", "refuse", "side", side, "event", "connect", "peer", peer, "code", handoff.CodeOf(why).String(), "detail", why.Error())
+	}
+}
+
 // record writes the line of an event that matters to an auditor.
 func record(log *slog.Logger, e *transferv1.TraceEvent) {
 	act := act(e)
@@ -43,7 +55,7 @@ func record(log *slog.Logger, e *transferv1.TraceEvent) {
 	}
 	a := e.GetAttempt()
 	level := slog.LevelInfo
-	if act == "refuse" || act == "crossing" {
+	if act == "refuse" || act == "crossing" || act == "stuck" {
 		level = slog.LevelWarn
 	}
 	log.Log(context.Background(), level, "audit", "act", act, "side", e.GetMachine(), "event", e.GetEvent(), "handoff", a.GetHandoff(), "epoch", a.GetEpoch(),
@@ -56,6 +68,8 @@ func act(e *transferv1.TraceEvent) string {
 	switch {
 	case e.GetEvent() == fence.EventCrossing:
 		return "crossing"
+	case e.GetEvent() == fence.EventStuck:
+		return "stuck"
 	case e.GetCode() != "" && e.GetFrom() == e.GetTo():
 		return "refuse"
 	case e.GetFrom() == e.GetTo():

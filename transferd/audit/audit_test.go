@@ -23,11 +23,12 @@ func TestEachGrantRefusalRevocationAndCommitIsALine(t *testing.T) {
 	for _, e := range []fence.Event{
 		{Machine: "source", Attempt: a, Name: "open", From: "unknown", To: "opened"},
 		{Machine: "source", Attempt: a, Name: "open", From: "opened", To: "opened"}, // a repeat
-		{Machine: "source", Attempt: a, Name: "admit", Code: handoff.CodeDenied},
+		{Machine: "source", Attempt: a, Name: "refuse-read", Code: handoff.CodeDenied},
 		{Machine: "source", Attempt: a, Name: fence.EventCrossing, Code: handoff.CodeDenied},
 		{Machine: "source", Attempt: a, Name: "seal", From: "opened", To: "sealed"},
 		{Machine: "target", Attempt: a, Name: "commit", From: "validated", To: "committed"},
 		{Machine: "source", Attempt: a, Name: "undo", From: "sealed", To: "closed", Code: handoff.CodeNone},
+		{Machine: "source", Attempt: a, Name: fence.EventStuck, Code: handoff.CodeInternal},
 	} {
 		hub.Publish(e)
 	}
@@ -41,7 +42,7 @@ func TestEachGrantRefusalRevocationAndCommitIsALine(t *testing.T) {
 		}
 		acts = append(acts, l.Act)
 	}
-	want := []string{"grant", "refuse", "crossing", "commit", "revoke"}
+	want := []string{"grant", "refuse", "crossing", "commit", "revoke", "stuck"}
 	if len(acts) != len(want) {
 		t.Fatal(acts)
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -16,9 +15,13 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	transferv1 "github.com/surehand/surehand/contracts/gen/surehand/transfer/v1"
+	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/tracing"
+	"github.com/surehand/surehand/transferd/identity"
 	"github.com/surehand/surehand/transferd/internal/native"
 )
+
+const side = "control" // of what is told of whom it turned away
 
 const (
 	maxMessageBytes = 1 << 20 // of a request
@@ -39,8 +42,9 @@ type Server struct {
 
 // Listen opens unix:///path (mode 0600, this user only) or a TCP address:
 // loopback, or any with TLS.
-func Listen(address string, service *Service, secure *tls.Config, log *slog.Logger) (*Server, error) {
-	l, public, err := listen(address, secure != nil, log)
+// Whom it turns away, refused is told.
+func Listen(address string, service *Service, secure *tls.Config, refused func(side, peer string, why error)) (*Server, error) {
+	l, public, err := listen(address, secure != nil, refused)
 	if err != nil {
 		return nil, fmt.Errorf("control address: %w", err)
 	}
@@ -51,14 +55,14 @@ func Listen(address string, service *Service, secure *tls.Config, log *slog.Logg
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	}
 	if secure != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(secure)))
+		opts = append(opts, grpc.Creds(greeter{credentials.NewTLS(secure), refused}))
 	}
 	s := &Server{listener: l, server: grpc.NewServer(append(opts, tracing.ServerOptions()...)...), address: public}
 	transferv1.RegisterTransferServer(s.server, service)
 	return s, nil
 }
 
-func listen(address string, secure bool, log *slog.Logger) (net.Listener, string, error) {
+func listen(address string, secure bool, refused func(side, peer string, why error)) (net.Listener, string, error) {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, "", err
@@ -67,7 +71,7 @@ func listen(address string, secure bool, log *slog.Logger) (net.Listener, string
 		if err != nil {
 			return nil, "", err
 		}
-		return &ownUser{UnixListener: l, log: log}, address, nil
+		return &ownUser{UnixListener: l, refused: refused}, address, nil
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -82,7 +86,7 @@ func listen(address string, secure bool, log *slog.Logger) (net.Listener, string
 // ownUser accepts only peers with this process's user id.
 type ownUser struct {
 	*net.UnixListener
-	log *slog.Logger
+	refused func(side, peer string, why error)
 }
 
 func (l *ownUser) Accept() (net.Conn, error) {
@@ -95,8 +99,33 @@ func (l *ownUser) Accept() (net.Conn, error) {
 		if err == nil && int64(uid) == int64(os.Getuid()) {
 			return c, nil
 		}
-		l.log.Warn("control connection refused", "uid", uid, "error", errors.Join(err, c.Close()))
+		if err == nil {
+			err = handoff.Errorf(handoff.CodeDenied, "the caller has user id %d, the daemon %d", uid, os.Getuid())
+		}
+		_ = c.Close() // of no use to anybody
+		l.refused(side, fmt.Sprint("uid ", uid), err)
 	}
+}
+
+// greeter tells of callers that TLS turns away.
+type greeter struct {
+	credentials.TransportCredentials
+	refused func(side, peer string, why error)
+}
+
+func (g greeter) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secured, info, err := g.TransportCredentials.ServerHandshake(c)
+	if err == nil {
+		return secured, info, nil
+	}
+	if why := identity.Greeting(err); handoff.CodeOf(why) != handoff.CodeUnavailable { // who left asked for nothing
+		g.refused(side, c.RemoteAddr().String(), why)
+	}
+	return secured, info, err
+}
+
+func (g greeter) Clone() credentials.TransportCredentials {
+	return greeter{g.TransportCredentials.Clone(), g.refused}
 }
 
 // Address is the address that is really listened on.

@@ -48,9 +48,12 @@ func (m *move) present(as handoff.NodeID, life handoff.Incarnation, a handoff.At
 }
 
 // Capabilities that are forged, stolen, replayed or widened are refused by type and
-// counted; no byte is served. An expired one: fence, TestAnExpiredCapabilityIsRefused.
+// counted, and each is a line of the audit; no byte is served. An expired one: fence,
+// TestAnExpiredCapabilityIsRefused.
 func TestAttackByCapability(t *testing.T) {
-	m := newPair(t)
+	log := &safeBuffer{}
+	ph, p, dh, d := pair(t, func(c *daemon.Config) { c.Audit = slog.New(slog.NewTextHandler(log, nil)) })
+	m := newMove(t, ph, p, dh, d)
 	other := newMove(t, m.ph, m.p, m.dh, m.d)
 	for i := range m.from { // places of their own
 		m.from[i], other.from[i] = uint64(i)*blockBytes, uint64(i+len(m.from))*blockBytes
@@ -88,6 +91,8 @@ func TestAttackByCapability(t *testing.T) {
 		"narrowed: over the edge by a piece": {"td", 1, a, narrow, []wire.Run{{First: 1, Count: 2}}},
 	} {
 		before := m.ph.Core().Stats().Refusals
+		line := fmt.Sprintf("act=refuse side=source event=refuse-read handoff=%s epoch=%d ", attack.of.Handoff, attack.of.Epoch)
+		lines := strings.Count(log.String(), line)
 		code := m.present(attack.as, attack.life, attack.of, attack.token, attack.runs...)
 		if code != handoff.CodeDenied && code != handoff.CodeStaleIncarnation && code != handoff.CodeInvalid {
 			t.Errorf("%s: %s", name, code)
@@ -95,6 +100,7 @@ func TestAttackByCapability(t *testing.T) {
 		if after := m.ph.Core().Stats().Refusals; after[code] == before[code] {
 			t.Errorf("%s: the refusal was not counted", name)
 		}
+		eventually(t, name+" is in the audit", func() bool { return strings.Count(log.String(), line) == lines+1 })
 	}
 	_, err = m.pull() // the holder still may
 	check(t, err)
@@ -136,7 +142,10 @@ func TestAttackByAnotherUser(t *testing.T) {
 		t.Skip("becoming another user needs root")
 	}
 	log := &safeBuffer{}
-	h := startHost(t, "tp", func(c *daemon.Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	h := startHost(t, "tp", func(c *daemon.Config) {
+		c.Log = slog.New(slog.NewTextHandler(log, nil))
+		c.Audit = c.Log
+	})
 	binary := filepath.Join(t.TempDir(), "intruder")
 	text, err := os.ReadFile(os.Args[0])
 	check(t, err)
@@ -159,8 +168,10 @@ func TestAttackByAnotherUser(t *testing.T) {
 	if string(out) != "attach: unavailable\ndescribe: unavailable\n" { // each connection was closed at once
 		t.Fatalf("the intruder got %q", out)
 	}
-	if log := log.String(); !strings.Contains(log, "peer has user id 65534") || !strings.Contains(log, "uid=65534") {
-		t.Fatalf("nobody was told: %s", log)
+	for _, line := range []string{"act=refuse side=engine event=connect peer=\"\" code=denied", "act=refuse side=control event=connect peer=\"uid 65534\" code=denied"} {
+		if !strings.Contains(log.String(), line) {
+			t.Fatalf("no %s in %s", line, log.String())
+		}
 	}
 	if len(h.Core().Engines()) != 0 {
 		t.Fatal("it attached")
@@ -172,7 +183,11 @@ func TestAttackByAnotherUser(t *testing.T) {
 // alerts comes back, every connection is closed by the daemon, and it serves on.
 func TestAttackOnEveryPort(t *testing.T) {
 	a := newAuthority(t)
-	h := startHost(t, "tp", secure(a, "tp"), func(c *daemon.Config) { c.Metrics = "127.0.0.1:0" })
+	log := &safeBuffer{}
+	h := startHost(t, "tp", secure(a, "tp"), func(c *daemon.Config) {
+		c.Metrics = "127.0.0.1:0"
+		c.Audit = slog.New(slog.NewTextHandler(log, nil))
+	})
 	var wg sync.WaitGroup
 	hello := wire.AppendHello(nil, wire.Hello{From: "td", FromIncarnation: 1, To: "tp", ToIncarnation: 1})
 	noise := make([]byte, 64<<10)
@@ -210,6 +225,19 @@ func TestAttackOnEveryPort(t *testing.T) {
 		trickle(t, h.PeerAddress(), cfg, hello)
 	})
 	wg.Wait()
+	for _, who := range []string{"peer", "control"} {
+		lines := func(code string) (n int) {
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, "act=refuse side="+who+" event=connect") && strings.Contains(line, " code="+code+" ") {
+					n++
+				}
+			}
+			return n
+		}
+		if lines("denied") < 5 || lines("progress") < 2 {
+			t.Errorf("some of who was turned away at the %s side have no line: %s", who, log.String())
+		}
+	}
 	cfg := a.config("orchestrator")
 	cfg.ServerName = "tp"
 	c, err := tls.Dial("tcp", h.ControlAddress(), cfg)

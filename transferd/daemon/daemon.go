@@ -125,7 +125,8 @@ func (d *Daemon) listen() (err error) {
 	if cfg.Audit != nil {
 		d.waitAudit = audit.Start(d.hub, cfg.Audit)
 	}
-	if d.peers, err = tcp.Listen(cfg.Peer, tcp.ServerConfig{Core: d.core, Unchecked: cfg.Unchecked, TLS: cfg.TLS, Log: cfg.Log}); err != nil {
+	refused := audit.Connections(cfg.Audit)
+	if d.peers, err = tcp.Listen(cfg.Peer, tcp.ServerConfig{Core: d.core, Unchecked: cfg.Unchecked, TLS: cfg.TLS, Log: cfg.Log, Refused: refused}); err != nil {
 		return err
 	}
 	streams := cfg.Streams
@@ -135,7 +136,7 @@ func (d *Daemon) listen() (err error) {
 	d.dialler = &tcp.Opener{Node: cfg.Node, Incarnation: st.Incarnation, Lease: d.core.Lease(), Streams: streams, StreamBytes: cfg.StreamBytes, TLS: cfg.TLS}
 	d.puller = pull.New(pull.Config{Core: d.core, Unchecked: cfg.Unchecked, Reread: cfg.Reread, ProgressDeadline: cfg.ProgressDeadline, Log: cfg.Log,
 		Transports: []transport.Transport{&local.Opener{Core: d.core}, d.dialler}})
-	if d.engines, err = session.Listen(cfg.EngineSocket, session.Config{Core: d.core, PeerAddress: d.PeerAddress(), Log: cfg.Log, Remember: st.SetEngines, CUDA: driver(cfg)}); err != nil {
+	if d.engines, err = session.Listen(cfg.EngineSocket, session.Config{Core: d.core, PeerAddress: d.PeerAddress(), Log: cfg.Log, Remember: st.SetEngines, CUDA: driver(cfg), Refused: refused}); err != nil {
 		return err
 	}
 	service := &control.Service{Core: d.core, Puller: d.puller, Trace: d.hub, PeerAddress: d.PeerAddress()}
@@ -143,7 +144,10 @@ func (d *Daemon) listen() (err error) {
 	if secure == nil {
 		secure = cfg.TLS
 	}
-	if d.control, err = control.Listen(cfg.Control, service, secure, cfg.Log); err != nil {
+	if d.control, err = control.Listen(cfg.Control, service, secure, func(side, peer string, why error) {
+		cfg.Log.Warn("control connection refused", "peer", peer, "error", why)
+		refused(side, peer, why)
+	}); err != nil {
 		return err
 	}
 	if cfg.Metrics != "" {

@@ -10,6 +10,14 @@ import (
 // Sides says which sides of an attempt an operation is for.
 type Sides struct{ Target, Source bool }
 
+// machine names the side that a refusal of both is told of.
+func (s Sides) machine() string {
+	if s.Source && !s.Target {
+		return machineSource
+	}
+	return machineTarget
+}
+
 // Closing is the present state of the sides that were asked for.
 type Closing struct {
 	Target    handoff.TargetState
@@ -33,7 +41,7 @@ func (c *Core) close(p handoff.Plan, s Sides, te handoff.TargetEvent, se handoff
 	c.enter()
 	defer c.leave()
 	if err := c.sidesServed(p, s); err != nil {
-		return Closing{}, c.refused(err)
+		return Closing{}, c.refused(s.machine(), p.Attempt, se.String(), err)
 	}
 	if s.Target {
 		if err := c.stepTarget(handoff.TargetInput{Event: te, Attempt: p.Attempt, D: p.D}).Err(); err != nil {
@@ -105,14 +113,14 @@ func (c *Core) drainState(p handoff.Plan, s Sides) (Closing, <-chan struct{}, er
 	c.enter()
 	defer c.leave()
 	if err := c.sidesServed(p, s); err != nil {
-		return Closing{}, nil, c.refused(err)
+		return Closing{}, nil, c.refused(s.machine(), p.Attempt, "drain", err)
 	}
 	for _, stale := range []bool{
 		s.Target && c.targets.Get(p.Attempt) == nil && (p.D.Node != c.cfg.Node || p.D.Incarnation != c.cfg.Incarnation),
 		s.Source && c.sources.Get(p.Attempt) == nil && (p.P.Node != c.cfg.Node || p.P.Incarnation != c.cfg.Incarnation),
 	} {
 		if stale {
-			return Closing{}, nil, c.refused(handoff.Errorf(handoff.CodeStaleIncarnation, "this is another life of the daemon"))
+			return Closing{}, nil, c.refused(s.machine(), p.Attempt, "drain", handoff.Errorf(handoff.CodeStaleIncarnation, "this is another life of the daemon"))
 		}
 	}
 	out := c.present(p.Attempt, s)
@@ -136,7 +144,7 @@ func (c *Core) Renew(targets, sources []handoff.Attempt, lease time.Duration, re
 	var lost []handoff.Attempt
 	for _, a := range targets {
 		if c.targets.Get(a) == nil && !c.isReady() {
-			return nil, c.refused(handoff.Errorf(handoff.CodeUnavailable, "engines have not attached yet: what is not known may still be adopted"))
+			return nil, c.refused(machineTarget, a, handoff.TargetRenew.String(), handoff.Errorf(handoff.CodeUnavailable, "engines have not attached yet: what is not known may still be adopted"))
 		}
 		if c.stepTarget(handoff.TargetInput{Event: handoff.TargetRenew, Attempt: a, Lease: lease, Reader: reader}).Code != handoff.CodeNone {
 			lost = append(lost, a)

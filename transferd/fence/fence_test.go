@@ -2,6 +2,7 @@ package fence
 
 import (
 	"context"
+	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -69,8 +70,22 @@ func core(t *testing.T, life handoff.Incarnation, change ...func(*Config)) *Core
 	for _, c := range change {
 		c(&cfg)
 	}
+	told, watch := map[handoff.Code]uint64{}, cfg.Trace
+	cfg.Trace = func(e Event) {
+		if e.Code != handoff.CodeNone && e.Machine != "engine" && e.Name != "expire" && e.Name != "stuck" {
+			told[e.Code]++
+		}
+		if watch != nil {
+			watch(e)
+		}
+	}
 	c := New(cfg)
-	t.Cleanup(func() { check(t, c.Unmap()) })
+	t.Cleanup(func() {
+		if refused := c.Stats().Refusals; !maps.Equal(told, refused) {
+			t.Errorf("refused was %v, told of %v", refused, told)
+		}
+		check(t, c.Unmap())
+	})
 	return c
 }
 

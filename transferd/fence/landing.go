@@ -40,28 +40,28 @@ func (c *Core) Land(p handoff.Plan, token handoff.Token) (*Landing, *Pulled, err
 	c.enter()
 	defer c.leave()
 	if err := c.targetServed(p); err != nil {
-		return nil, nil, c.refused(err)
+		return nil, nil, c.refused(machineTarget, p.Attempt, "pull", err)
 	}
 	r, t := c.targets.Get(p.Attempt), c.held[p.Attempt]
 	switch {
 	case c.stopped:
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeUnavailable, "the daemon is stopping"))
+		return nil, nil, c.refused(machineTarget, p.Attempt, "pull", handoff.Errorf(handoff.CodeUnavailable, "the daemon is stopping"))
 	case r == nil && (p.D.Node != c.cfg.Node || p.D.Incarnation != c.cfg.Incarnation):
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeStaleIncarnation, "this is another life of the daemon"))
+		return nil, nil, c.refused(machineTarget, p.Attempt, "pull", handoff.Errorf(handoff.CodeStaleIncarnation, "this is another life of the daemon"))
 	case r == nil:
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeNotReady, "target not open"))
+		return nil, nil, c.refused(machineTarget, p.Attempt, "pull", handoff.Errorf(handoff.CodeNotReady, "target not open"))
 	case r.State == handoff.TargetClosed:
-		return nil, nil, c.refused(handoff.Errorf(closedCode(r.Cause, handoff.CodeClosed), "the target is closed (%s)", r.Cause))
+		return nil, nil, c.refused(machineTarget, p.Attempt, "pull", handoff.Errorf(closedCode(r.Cause, handoff.CodeClosed), "the target is closed (%s)", r.Cause))
 	case r.State == handoff.TargetAborted || t == nil:
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeAborted, "the target was committed and is over (%s)", r.Cause))
+		return nil, nil, c.refused(machineTarget, p.Attempt, "pull", handoff.Errorf(handoff.CodeAborted, "the target was committed and is over (%s)", r.Cause))
 	case token != r.Token():
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeStaleToken, "%s", token))
+		return nil, nil, c.refused(machineTarget, p.Attempt, "pull", handoff.Errorf(handoff.CodeStaleToken, "%s", token))
 	case r.State >= handoff.TargetValidated && t.pulled != nil:
 		return nil, t.pulled, nil
 	case r.State >= handoff.TargetValidated:
 		return nil, &Pulled{Manifest: r.Manifest}, nil // adopted: how it came here is not known any more
 	case t.landing != nil:
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeConflict, "a pull of this target runs"))
+		return nil, nil, c.refused(machineTarget, p.Attempt, "pull", handoff.Errorf(handoff.CodeConflict, "a pull of this target runs"))
 	}
 	l := &Landing{core: c, target: t, plan: p, token: token, shape: r.Shape, stopped: make(chan struct{})}
 	t.landing = l

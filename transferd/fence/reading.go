@@ -61,9 +61,15 @@ func (c *Core) Admit(ctx context.Context, a handoff.Attempt, token []byte, h Hol
 			c.unwait(a)
 		case <-ctx.Done():
 			c.unwait(a)
-			return nil, handoff.Errorf(handoff.CodeNotReady, "the source did not open in time")
+			return nil, c.late(a)
 		}
 	}
+}
+
+func (c *Core) late(a handoff.Attempt) error {
+	c.enter()
+	defer c.leave()
+	return c.refused(machineSource, a, "read", handoff.Errorf(handoff.CodeNotReady, "the source did not open in time"))
 }
 
 // admit makes the reading, or says what to wait for.
@@ -74,16 +80,16 @@ func (c *Core) admit(right capability.Right, h Holder) (*Reading, <-chan struct{
 	r, l := c.sources.Get(a), c.lent[a]
 	switch {
 	case c.stopped:
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeUnavailable, "the daemon is stopping"))
+		return nil, nil, c.refused(machineSource, a, "read", handoff.Errorf(handoff.CodeUnavailable, "the daemon is stopping"))
 	case r == nil:
 		wait, err := c.wait(a)
 		return nil, wait, err
 	case r.State == handoff.SourceClosed || l == nil:
-		return nil, nil, c.refused(closedSource(r))
+		return nil, nil, c.refused(machineSource, a, "read", closedSource(r))
 	case r.Grant != right.Grant:
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeStaleToken, "the capability is of another grant"))
+		return nil, nil, c.refused(machineSource, a, "read", handoff.Errorf(handoff.CodeStaleToken, "the capability is of another grant"))
 	case r.Plan.D.Incarnation != h.Incarnation:
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeStaleIncarnation, "the plan's D is in its life %d, this is %d", r.Plan.D.Incarnation, h.Incarnation))
+		return nil, nil, c.refused(machineSource, a, "read", handoff.Errorf(handoff.CodeStaleIncarnation, "the plan's D is in its life %d, this is %d", r.Plan.D.Incarnation, h.Incarnation))
 	case l.reading != nil:
 		l.reading.stop() // its holder dialled again: the older connection is of no use to it
 		return nil, l.reading.ended, nil
@@ -111,7 +117,7 @@ func (c *Core) wait(a handoff.Attempt) (<-chan struct{}, error) {
 	w := c.arrivals[a]
 	if w == nil {
 		if len(c.arrivals) >= MaxArrivals {
-			return nil, c.refused(handoff.Errorf(handoff.CodeCapacity, "%d attempts wait for their source", MaxArrivals))
+			return nil, c.refused(machineSource, a, "read", handoff.Errorf(handoff.CodeCapacity, "%d attempts wait for their source", MaxArrivals))
 		}
 		w = &arrival{opened: make(chan struct{})}
 		c.arrivals[a] = w
@@ -242,7 +248,7 @@ func (r *Reading) Begin(pieces []uint32) error {
 	c.enter()
 	defer c.leave()
 	if isClosed(r.stopped) {
-		return c.refused(handoff.Errorf(handoff.CodeClosed, "this connection may not read any more"))
+		return c.refused(machineSource, r.attempt, "read", handoff.Errorf(handoff.CodeClosed, "this connection may not read any more"))
 	}
 	for i := 0; i < len(pieces); {
 		n := stretch(pieces[i:])
@@ -263,7 +269,7 @@ func (r *Reading) Begin(pieces []uint32) error {
 func (r *Reading) permitted(first, n uint32) error {
 	for p := first; p < first+n; p++ {
 		if !r.pieces.Has(p) {
-			return r.core.refused(handoff.Errorf(handoff.CodeDenied, "piece %d is outside the capability's %d..%d", p, r.pieces.From, r.pieces.To))
+			return r.core.refused(machineSource, r.attempt, "read", handoff.Errorf(handoff.CodeDenied, "piece %d is outside the capability's %d..%d", p, r.pieces.From, r.pieces.To))
 		}
 	}
 	return nil
@@ -343,14 +349,14 @@ func (r *Reading) Question(q wire.Question) error {
 	defer c.leave()
 	s := c.sources.Get(r.attempt)
 	if s == nil {
-		return handoff.Errorf(handoff.CodeClosed, "the source is not known any more")
+		return c.refused(machineSource, r.attempt, handoff.SourceQuestion.String(), handoff.Errorf(handoff.CodeClosed, "the source is not known any more"))
 	}
 	d := s.Plan.D
 	if q.Token.Attempt != r.attempt || q.Token.Node != d.Node || q.Token.Incarnation != d.Incarnation {
-		return c.refused(handoff.Errorf(handoff.CodeDenied, "the question is of another target"))
+		return c.refused(machineSource, r.attempt, handoff.SourceQuestion.String(), handoff.Errorf(handoff.CodeDenied, "the question is of another target"))
 	}
 	if isClosed(r.stopped) && s.State != handoff.SourceClosed {
-		return c.refused(handoff.Errorf(handoff.CodeUnavailable, "a newer connection reads this source"))
+		return c.refused(machineSource, r.attempt, handoff.SourceQuestion.String(), handoff.Errorf(handoff.CodeUnavailable, "a newer connection reads this source"))
 	}
 	return c.stepSource(handoff.SourceInput{Event: handoff.SourceQuestion, Attempt: r.attempt, Grant: q.Grant, Manifest: q.Manifest, Nonce: q.Nonce,
 		P: handoff.Seat{Engine: s.Plan.P.Engine, Node: s.Plan.P.Node, Incarnation: q.Incarnation}}).Err()
@@ -388,13 +394,13 @@ func (c *Core) Join(a handoff.Attempt, token []byte, h Holder) (r *Reading, leav
 	s, l := c.sources.Get(a), c.lent[a]
 	switch {
 	case s == nil || l == nil || l.reading == nil || isClosed(l.reading.stopped):
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeNotReady, "nobody reads this source: a pull comes first"))
+		return nil, nil, c.refused(machineSource, a, "read", handoff.Errorf(handoff.CodeNotReady, "nobody reads this source: a pull comes first"))
 	case s.Grant != right.Grant:
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeStaleToken, "the capability is of another grant"))
+		return nil, nil, c.refused(machineSource, a, "read", handoff.Errorf(handoff.CodeStaleToken, "the capability is of another grant"))
 	case s.Plan.D.Incarnation != h.Incarnation:
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeStaleIncarnation, "the plan's D is in its life %d, this is %d", s.Plan.D.Incarnation, h.Incarnation))
+		return nil, nil, c.refused(machineSource, a, "read", handoff.Errorf(handoff.CodeStaleIncarnation, "the plan's D is in its life %d, this is %d", s.Plan.D.Incarnation, h.Incarnation))
 	case l.reading.joined >= MaxJoined:
-		return nil, nil, c.refused(handoff.Errorf(handoff.CodeCapacity, "%d connections read this source", MaxJoined+1))
+		return nil, nil, c.refused(machineSource, a, "read", handoff.Errorf(handoff.CodeCapacity, "%d connections read this source", MaxJoined+1))
 	}
 	r = l.reading
 	r.joined++

@@ -49,24 +49,26 @@ type SourceGrant struct {
 // must name the same memory and gets the same capability.
 func (c *Core) OpenSource(e *Engine, s SourceSpec) (SourceGrant, error) {
 	extents, err := e.Segment.Extents(s.Shape, s.Offsets)
-	if err != nil {
-		return SourceGrant{}, err
-	}
-	if len(s.Blocks) > handoff.MaxPieces {
-		return SourceGrant{}, handoff.Errorf(handoff.CodeTooLarge, "%d blocks, limit %d", len(s.Blocks), handoff.MaxPieces)
+	if err == nil && len(s.Blocks) > handoff.MaxPieces {
+		err = handoff.Errorf(handoff.CodeTooLarge, "%d blocks, limit %d", len(s.Blocks), handoff.MaxPieces)
 	}
 	c.enter()
 	defer c.leave()
 	a := s.Plan.Attempt
+	refused := func(err error) (SourceGrant, error) {
+		return SourceGrant{}, c.refused(machineSource, a, handoff.SourceOpen.String(), err)
+	}
+	if err != nil {
+		return refused(err)
+	}
 	if err := c.mayOpen(e, s.Plan.P, s.Shape); err != nil {
-		return SourceGrant{}, c.refused(err)
+		return refused(err)
 	}
 	if l := c.lent[a]; l != nil && (l.engine != e || !slices.Equal(l.extents, extents) || !slices.Equal(l.blocks, s.Blocks)) {
-		return SourceGrant{}, c.refused(handoff.Errorf(handoff.CodeConflict, "the source is open with other memory"))
+		return refused(handoff.Errorf(handoff.CodeConflict, "the source is open with other memory"))
 	}
 	if b, ok := e.foreign(s); ok && c.lent[a] == nil {
-		c.crossing(a)
-		return SourceGrant{}, c.refused(handoff.Errorf(handoff.CodeDenied, "block %d is pinned for another tenant", b))
+		return SourceGrant{}, c.crossing(a, handoff.Errorf(handoff.CodeDenied, "block %d is pinned for another tenant", b))
 	}
 	ans := c.stepSource(handoff.SourceInput{Event: handoff.SourceOpen, Attempt: a, P: s.Plan.P, Plan: &s.Plan, Shape: &s.Shape, Lane: handoff.LaneServed, Lease: s.Lease})
 	if err := ans.Err(); err != nil {
@@ -111,7 +113,7 @@ func (c *Core) Announce(e *Engine, a handoff.Attempt, pieces, digests []uint32) 
 	}
 	c.enter()
 	defer c.leave()
-	l, err := c.ownSource(e, a)
+	l, err := c.ownSource(e, a, handoff.SourceAnnounce)
 	if err != nil {
 		return err
 	}
@@ -126,25 +128,30 @@ func (c *Core) Announce(e *Engine, a handoff.Attempt, pieces, digests []uint32) 
 	return nil
 }
 
-// ownSource finds a source of this engine.
-func (c *Core) ownSource(e *Engine, a handoff.Attempt) (*source, error) {
+// ownSource finds a source of this engine, or refuses what it asks for.
+func (c *Core) ownSource(e *Engine, a handoff.Attempt, asked handoff.SourceEvent) (*source, error) {
 	l := c.lent[a]
+	var err error
 	switch {
 	case l == nil && c.sources.Get(a) != nil:
-		return nil, handoff.Errorf(handoff.CodeClosed, "the source is closed and freed")
+		err = handoff.Errorf(handoff.CodeClosed, "the source is closed and freed")
 	case l == nil:
-		return nil, handoff.Errorf(handoff.CodeNotReady, "no source %s", a)
+		err = handoff.Errorf(handoff.CodeNotReady, "no source %s", a)
 	case l.engine != e:
-		return nil, handoff.Errorf(handoff.CodeDenied, "the source is another engine's")
+		err = anothersSource
+	default:
+		return l, nil
 	}
-	return l, nil
+	return nil, c.refused(machineSource, a, asked.String(), err)
 }
+
+var anothersSource = handoff.Errorf(handoff.CodeDenied, "the source is another engine's")
 
 // Seal freezes the manifest: every piece is announced.
 func (c *Core) Seal(e *Engine, a handoff.Attempt) error {
 	c.enter()
 	defer c.leave()
-	l, err := c.ownSource(e, a)
+	l, err := c.ownSource(e, a, handoff.SourceSeal)
 	if err != nil {
 		return err
 	}
@@ -161,7 +168,7 @@ func (c *Core) Seal(e *Engine, a handoff.Attempt) error {
 func (c *Core) CloseSource(e *Engine, a handoff.Attempt, cause handoff.Code) error {
 	c.enter()
 	defer c.leave()
-	if _, err := c.ownSource(e, a); err != nil {
+	if _, err := c.ownSource(e, a, handoff.SourcePreempt); err != nil {
 		return err
 	}
 	return c.stepSource(handoff.SourceInput{Event: handoff.SourcePreempt, Attempt: a, Cause: cause}).Err()
@@ -176,7 +183,7 @@ func (c *Core) FreedSource(e *Engine, a handoff.Attempt) error {
 	case l == nil:
 		return nil
 	case l.engine != e:
-		return handoff.Errorf(handoff.CodeDenied, "the source is another engine's")
+		return c.refused(machineSource, a, "free", anothersSource)
 	}
 	return c.freeSource(l)
 }

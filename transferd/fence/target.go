@@ -38,26 +38,29 @@ type TargetSpec struct {
 // the same memory.
 func (c *Core) OpenTarget(e *Engine, s TargetSpec) (handoff.Token, handoff.TargetState, error) {
 	extents, err := e.Segment.Extents(s.Shape, s.Offsets)
-	if err != nil {
-		return handoff.Token{}, handoff.TargetUnknown, err
+	if err == nil {
+		err = flagpage.Fits(s.Plan)
 	}
-	if err := flagpage.Fits(s.Plan); err != nil {
-		return handoff.Token{}, handoff.TargetUnknown, err
-	}
-	if err := ascend(s.Held, s.Shape.Pieces()); err != nil {
-		return handoff.Token{}, handoff.TargetUnknown, err
+	if err == nil {
+		err = ascend(s.Held, s.Shape.Pieces())
 	}
 	c.enter()
 	defer c.leave()
 	a := s.Plan.Attempt
+	refused := func(err error) (handoff.Token, handoff.TargetState, error) {
+		return handoff.Token{}, handoff.TargetUnknown, c.refused(machineTarget, a, handoff.TargetOpen.String(), err)
+	}
+	if err != nil {
+		return refused(err)
+	}
 	if e.Segment.IsReadOnly() {
-		return handoff.Token{}, handoff.TargetUnknown, c.refused(handoff.Errorf(handoff.CodeDenied, "the engine sealed its segment against writers: it can only be a source"))
+		return refused(handoff.Errorf(handoff.CodeDenied, "the engine sealed its segment against writers: it can only be a source"))
 	}
 	if err := c.mayOpen(e, s.Plan.D, s.Shape); err != nil {
-		return handoff.Token{}, handoff.TargetUnknown, c.refused(err)
+		return refused(err)
 	}
 	if err := c.sameMemory(e, s, extents); err != nil {
-		return handoff.Token{}, handoff.TargetUnknown, c.refused(err)
+		return refused(err)
 	}
 	ans := c.stepTarget(handoff.TargetInput{Event: handoff.TargetOpen, Attempt: a, D: s.Plan.D, Plan: &s.Plan, Shape: &s.Shape, Lease: s.Lease})
 	c.settleFamily(a)
@@ -196,7 +199,7 @@ func (c *Core) Commit(p handoff.Plan, token handoff.Token, lease time.Duration) 
 	c.enter()
 	defer c.leave()
 	if err := c.targetServed(p); err != nil {
-		return handoff.TargetAnswer{}, c.refused(err)
+		return handoff.TargetAnswer{}, c.refused(machineTarget, p.Attempt, handoff.TargetCommit.String(), err)
 	}
 	ans := c.stepTarget(handoff.TargetInput{Event: handoff.TargetCommit, Attempt: p.Attempt, D: p.D, Token: token, Lease: lease})
 	return ans, ans.Err()
@@ -216,12 +219,14 @@ func (c *Core) targetServed(p handoff.Plan) error {
 	return nil
 }
 
+var anothersTarget = handoff.Errorf(handoff.CodeDenied, "the target is another engine's")
+
 // FinishTarget is the engine's word that the decode is over.
 func (c *Core) FinishTarget(e *Engine, a handoff.Attempt) error {
 	c.enter()
 	defer c.leave()
 	if t := c.held[a]; t != nil && t.engine != e {
-		return handoff.Errorf(handoff.CodeDenied, "the target is another engine's")
+		return c.refused(machineTarget, a, handoff.TargetFinish.String(), anothersTarget)
 	}
 	return c.stepTarget(handoff.TargetInput{Event: handoff.TargetFinish, Attempt: a}).Err()
 }
@@ -236,7 +241,7 @@ func (c *Core) FreedTarget(e *Engine, a handoff.Attempt) error {
 	case t == nil:
 		return nil
 	case t.engine != e:
-		return handoff.Errorf(handoff.CodeDenied, "the target is another engine's")
+		return c.refused(machineTarget, a, "free", anothersTarget)
 	}
 	return c.freeTarget(t)
 }
@@ -261,8 +266,15 @@ func (c *Core) mustFree(err error) {
 	}
 }
 
-// refused counts a refusal that no table made.
-func (c *Core) refused(err error) error {
-	c.refusals[handoff.CodeOf(err)]++
+// refused counts a refusal that no table made of what was asked for an attempt, and
+// tells of it.
+func (c *Core) refused(machine string, a handoff.Attempt, asked string, err error) error {
+	return c.told(Event{Machine: machine, Attempt: a, Name: "refuse-" + asked}, err)
+}
+
+func (c *Core) told(e Event, err error) error {
+	e.Code = handoff.CodeOf(err)
+	c.refusals[e.Code]++
+	c.emit(e)
 	return err
 }

@@ -50,9 +50,9 @@ func areTwo(a, b handoff.Digest) bool {
 	return a != nobody && b != nobody && a != b
 }
 
-// crossing tells of an attempt that reached for another tenant's memory.
-func (c *Core) crossing(a handoff.Attempt) {
-	c.emit(Event{Machine: "source", Attempt: a, Name: EventCrossing, Code: handoff.CodeDenied})
+// crossing refuses an attempt that reached for another tenant's memory.
+func (c *Core) crossing(a handoff.Attempt, why error) error {
+	return c.told(Event{Machine: machineSource, Attempt: a, Name: EventCrossing}, why)
 }
 
 // denied tells of a capability that was not accepted for a, and says more when it is
@@ -61,10 +61,8 @@ func (c *Core) denied(a handoff.Attempt, token []byte, why error) error {
 	if of, ok := capability.Authentic(c.key, token); ok && of != a {
 		own, other := c.lent[a], c.lent[of]
 		if own != nil && other != nil && areTwo(own.tenant, other.tenant) {
-			c.crossing(a)
-			return c.refused(why)
+			return c.crossing(a, why)
 		}
 	}
-	c.emit(Event{Machine: "source", Attempt: a, Name: "admit", Code: handoff.CodeOf(why)})
-	return c.refused(why)
+	return c.refused(machineSource, a, "read", why)
 }

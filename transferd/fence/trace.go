@@ -2,8 +2,10 @@ package fence
 
 import "github.com/surehand/surehand/contracts/handoff"
 
-// Event is one accepted or refused transition. Reads, posts, landings and
-// announcements are left out unless they change a state: they are bytes, not news.
+// Event is one accepted or refused transition, or a refusal before any transition:
+// that one has no states, and refuse- and what was asked for its name. Reads, posts,
+// landings and announcements are left out unless they change a state: they are bytes,
+// not news.
 type Event struct {
 	At       handoff.Instant
 	Machine  string // target, source or engine
@@ -12,6 +14,12 @@ type Event struct {
 	From, To string
 	Code     handoff.Code
 }
+
+// The machines that events are of, beside engine.
+const (
+	machineTarget = "target"
+	machineSource = "source"
+)
 
 func (c *Core) emit(e Event) {
 	if c.cfg.Trace != nil {
@@ -24,7 +32,7 @@ func (c *Core) emit(e Event) {
 // settleTarget, while the engine was not told of the new state yet.
 func (c *Core) traceTarget(a handoff.Attempt, name string, from handoff.TargetState, code handoff.Code) {
 	if r := c.targets.Get(a); r != nil {
-		c.emit(Event{Machine: "target", Attempt: a, Name: name, From: from.String(), To: r.State.String(), Code: code})
+		c.emit(Event{Machine: machineTarget, Attempt: a, Name: name, From: from.String(), To: r.State.String(), Code: code})
 	}
 }
 
@@ -44,7 +52,7 @@ func (c *Core) expireSource(a handoff.Attempt) {
 		from = l.told
 	}
 	if r := c.sources.Get(a); r != nil {
-		c.emit(Event{Machine: "source", Attempt: a, Name: "expire", From: from.String(), To: r.State.String(), Code: handoff.CodeLease})
+		c.emit(Event{Machine: machineSource, Attempt: a, Name: "expire", From: from.String(), To: r.State.String(), Code: handoff.CodeLease})
 	}
 	c.settleSource(a)
 }
@@ -68,7 +76,7 @@ func (c *Core) stepTarget(in handoff.TargetInput) handoff.TargetAnswer {
 		c.refusals[ans.Code]++
 	}
 	if ans.Changed || ans.Code != handoff.CodeNone || !isBulkTarget(in.Event) {
-		c.emit(Event{Machine: "target", Attempt: in.Attempt, Name: in.Event.String(), From: from.String(), To: ans.State.String(), Code: ans.Code})
+		c.emit(Event{Machine: machineTarget, Attempt: in.Attempt, Name: in.Event.String(), From: from.String(), To: ans.State.String(), Code: ans.Code})
 	}
 	if ans.Changed {
 		c.settleTarget(in.Attempt)
@@ -87,7 +95,7 @@ func (c *Core) stepSource(in handoff.SourceInput) handoff.SourceAnswer {
 		c.refusals[ans.Code]++
 	}
 	if ans.Changed || ans.Code != handoff.CodeNone || !isBulkSource(in.Event) {
-		c.emit(Event{Machine: "source", Attempt: in.Attempt, Name: in.Event.String(), From: from.String(), To: ans.State.String(), Code: ans.Code})
+		c.emit(Event{Machine: machineSource, Attempt: in.Attempt, Name: in.Event.String(), From: from.String(), To: ans.State.String(), Code: ans.Code})
 	}
 	if ans.Changed {
 		c.settleSource(in.Attempt)
@@ -95,8 +103,12 @@ func (c *Core) stepSource(in handoff.SourceInput) handoff.SourceAnswer {
 	return ans
 }
 
+// EventStuck is memory that a failed device operation may touch as long as this
+// process lives.
+const EventStuck = "stuck"
+
 // tellStuck tells people what no table can end: memory that a failed device
 // operation may still touch. Only this process's end frees it.
 func (c *Core) tellStuck(machine string, a handoff.Attempt) {
-	c.emit(Event{Machine: machine, Attempt: a, Name: "stuck", Code: handoff.CodeInternal})
+	c.emit(Event{Machine: machine, Attempt: a, Name: EventStuck, Code: handoff.CodeInternal})
 }

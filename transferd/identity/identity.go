@@ -13,6 +13,10 @@ package identity
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"os"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
@@ -86,6 +90,20 @@ func Node(s tls.ConnectionState) handoff.NodeID {
 		return handoff.NodeID(leaf.DNSNames[0])
 	}
 	return handoff.NodeID(leaf.Subject.CommonName)
+}
+
+// Greeting types the error of a handshake, as a server sees it: whoever left, or broke
+// it off, is unavailable; who said too little in time is no progress; everybody else
+// was denied.
+func Greeting(err error) error {
+	var lost *net.OpError // of the connection; one of ours is a "local error"
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return handoff.Errorf(handoff.CodeProgress, "TLS: %s", err)
+	case errors.Is(err, io.EOF), errors.As(err, &lost) && lost.Op != "local error":
+		return handoff.Errorf(handoff.CodeUnavailable, "TLS: %s", err)
+	}
+	return denied("TLS: %s", err)
 }
 
 func denied(format string, args ...any) error {

@@ -33,6 +33,8 @@ type Config struct {
 	Log         *slog.Logger
 	Remember    func([]handoff.EngineID) error // called before each attach and after each detach
 	CUDA        *native.CUDA                   // nil: engines with device memory are refused
+	// Refused is told of connections and attaches that are refused.
+	Refused func(side, peer string, why error)
 }
 
 // Server accepts engines.
@@ -90,6 +92,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		}
 		if err := s.admit(c); err != nil {
 			s.cfg.Log.Warn("engine connection refused", "error", err)
+			s.cfg.Refused("engine", "", err)
 			if err := c.Close(); err != nil {
 				s.cfg.Log.Warn("close", "error", err)
 			}

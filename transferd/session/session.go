@@ -74,6 +74,7 @@ func (s *session) run() {
 		log.Info("engine detached", "engine", s.engine.ID, "error", errText(err))
 	} else if err != nil && !errors.Is(err, io.EOF) {
 		log.Warn("engine did not attach", "error", err)
+		s.server.cfg.Refused("engine", "", err)
 	}
 	s.hangUp()
 	writer.Wait()

@@ -86,7 +86,7 @@ func command() *cobra.Command {
 	f.Bool("allow-unchecked", false, "let transfers ask for no checksums: only inside one trust domain, over lanes that check by themselves")
 	f.Bool("reread", false, "read what landed once more before it is verified: memory that changed since is found and read again; costs a pass over it")
 	f.String("trace", "", "file to which every transition is appended as a JSON line")
-	f.Bool("audit", false, "log a line for each grant, refusal, revocation and commit; metadata only")
+	f.Bool("audit", false, "log a line for each grant, refusal, revocation, commit, tenant crossing and connection that is turned away; metadata only")
 	f.String("tls-cert", "", "certificate of this node, for control and peer sides; read again when it changed, as the next two")
 	f.String("tls-key", "", "its key")
 	f.String("tls-ca", "", "authority that peers and callers are verified by")

@@ -31,6 +31,9 @@ type ServerConfig struct {
 	Log  *slog.Logger
 	// Unchecked allows peers to do without checksums; else they are taken anyway.
 	Unchecked bool
+	// Refused is told of peers that are turned away before they name an attempt; who
+	// names one, the core tells of. nil: nobody is told.
+	Refused func(side, peer string, why error)
 }
 
 // Server is TP's side.
@@ -133,7 +136,7 @@ func (s *Server) serve(ctx context.Context, c net.Conn) error {
 	if s.cfg.TLS != nil {
 		t := tls.Server(c, s.cfg.TLS)
 		if err := t.HandshakeContext(ctx); err != nil {
-			return err
+			return s.turnAway(c, identity.Greeting(err))
 		}
 		name = identity.Node(t.ConnectionState())
 		c = t
@@ -143,8 +146,19 @@ func (s *Server) serve(ctx context.Context, c net.Conn) error {
 		return err
 	}
 	holder, err := s.greet(st, name)
+	if err != nil {
+		return s.turnAway(c, err)
+	}
 	for err == nil {
 		err = s.attempt(ctx, st, holder)
+	}
+	return err
+}
+
+// turnAway tells of a peer that is refused, and gives err. Who left asked for nothing.
+func (s *Server) turnAway(c net.Conn, err error) error {
+	if s.cfg.Refused != nil && handoff.CodeOf(err) != handoff.CodeUnavailable {
+		s.cfg.Refused("peer", c.RemoteAddr().String(), err)
 	}
 	return err
 }
