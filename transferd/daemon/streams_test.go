@@ -143,13 +143,19 @@ type throttle struct {
 	net.Listener
 	bytes atomic.Int64
 	cutAt atomic.Int64
+	broke func() // called then
 }
 
 func newThrottle(t *testing.T, to string, cutAt int64) *throttle {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return newThrottleAt(t, "127.0.0.1:0", to, cutAt)
+}
+
+func newThrottleAt(t *testing.T, at, to string, cutAt int64) *throttle {
+	t.Helper()
+	l, err := net.Listen("tcp", at)
 	check(t, err)
-	r := &throttle{Listener: l}
+	r := &throttle{Listener: l, broke: func() {}}
 	r.cutAt.Store(cutAt)
 	done := make(chan struct{})
 	go func() {
@@ -181,6 +187,7 @@ func (r *throttle) pass(c, up net.Conn) {
 			return
 		}
 		if at := r.cutAt.Load(); r.bytes.Add(int64(n)) > at && r.cutAt.CompareAndSwap(at, 1<<62) {
+			r.broke()
 			return
 		}
 		if _, err := c.Write(b[:n]); err != nil {
@@ -205,6 +212,47 @@ func TestABrokenPullReadsOnlyItsSuffixAgain(t *testing.T) {
 		window := int64(n) * (5 << 20)
 		if through := half.bytes.Load(); through > int64(bigShape.Bytes())+window || half.cutAt.Load() != 1<<62 {
 			t.Fatalf("%d streams: %d bytes were read for %d, a window is %d", n, through, bigShape.Bytes(), window)
+		}
+	}
+}
+
+// P tells of two rails. The preferred one breaks for good in the middle of a pull: the
+// other carries what is missing, and nothing else. The next pull begins with the
+// preferred one again, once that is back.
+func TestARailThatBreaksInTheMiddleLeavesItsSuffixToTheNext(t *testing.T) {
+	for _, n := range []int{1, 4} {
+		ph, dh := startHost(t, "tp"), startHost(t, "td", streams(n))
+		to := ph.PeerAddress()
+		first, second := newThrottle(t, to, int64(bigShape.Bytes()/2)), newThrottle(t, to, 1<<62)
+		rails := first.Addr().String() + "," + second.Addr().String()
+		ph.cfg.Advertise = rails
+		ph.restart(t)
+		b := newBig(t, ph, dh)
+		if b.p.PeerAddress() != rails {
+			t.Fatal(b.p.PeerAddress())
+		}
+		first.broke = func() { _ = first.Close() } // nobody answers there any more
+		got, err := b.pullFrom(b.p.PeerAddress())
+		check(t, err)
+		if !b.whole() || got.Bytes != bigShape.Bytes() || got.Lane != "tcp" {
+			t.Fatalf("%+v", got)
+		}
+		window := int64(n) * (5 << 20)
+		one, other := first.bytes.Load(), second.bytes.Load()
+		if first.cutAt.Load() != 1<<62 || other < int64(bigShape.Bytes()/2)-window || one+other > int64(bigShape.Bytes())+window {
+			t.Fatalf("%d streams: %d bytes by the first rail, %d by the other, of %d", n, one, other, bigShape.Bytes())
+		}
+		b.p.await(t, client.SourceDrained, b.plan.Attempt)
+		settled(t, dh)
+
+		back := newThrottleAt(t, first.Addr().String(), to, 1<<62)
+		b = b.again(2)
+		eventuallyAfter(t, 20*time.Millisecond) // its pause is over
+		if _, err = b.pullFrom(rails); err != nil || !b.whole() {
+			t.Fatal(err)
+		}
+		if back.bytes.Load() < int64(bigShape.Bytes()) || second.bytes.Load() != other {
+			t.Fatalf("%d streams: %d bytes by the rail that is back, %d more by the other", n, back.bytes.Load(), second.bytes.Load()-other)
 		}
 	}
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -26,6 +28,10 @@ const roleVariable = "TRANSFERD_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "daemon":
+		if os.Getenv(forbiddenVariable) != "" {
+			fmt.Fprintln(os.Stderr, beForbidden())
+			os.Exit(1)
+		}
 		main()
 		os.Exit(0)
 	case "parent":
@@ -57,6 +63,7 @@ type process struct {
 	node    string
 	data    string
 	control *client.Control
+	log     bytes.Buffer // to be read once it has ended
 	Ready   bool
 	Control string
 	Peer    string
@@ -83,8 +90,9 @@ func start(t *testing.T, node, data, peer string, more ...string) *process {
 	p := &process{node: node, data: data}
 	p.cmd = exec.Command(os.Args[0], append([]string{"--node", node, "--data", data, "--peer", peer, "--die-with-parent"}, more...)...)
 	p.cmd.Env = append(os.Environ(), roleVariable+"=daemon")
+	p.cmd.Stderr = &p.log
 	if testing.Verbose() {
-		p.cmd.Stderr = os.Stderr
+		p.cmd.Stderr = io.MultiWriter(&p.log, os.Stderr)
 	}
 	out, err := p.cmd.StdoutPipe()
 	check(t, err)
