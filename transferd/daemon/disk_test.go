@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/surehand/surehand/transferd/client"
 	"github.com/surehand/surehand/transferd/daemon"
@@ -58,14 +61,21 @@ func tryAttach(t *testing.T, ctx context.Context, h *host) error {
 	return e.Close()
 }
 
-// smallDisk mounts a file system that fills up soon, and gives a way to fill it.
+// smallDisk makes a file system that fills up soon, and gives a way to fill it. It is
+// mounted nowhere, so that nothing of it outlives this process, however that ends.
 func smallDisk(t *testing.T) (dir string, fill, empty func()) {
 	t.Helper()
-	dir = t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=128k"); err != nil {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
 		t.Skip("a small disk needs the right to mount: ", err)
 	}
-	t.Cleanup(func() { check(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	defer func() { check(t, unix.Close(fs)) }()
+	check(t, unix.FsconfigSetString(fs, "size", "128k"))
+	check(t, unix.FsconfigCreate(fs))
+	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	check(t, err)
+	t.Cleanup(func() { check(t, unix.Close(root)) })
+	dir = fmt.Sprint("/proc/self/fd/", root)
 	ballast := filepath.Join(dir, "ballast")
 	return dir, func() {
 		err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600)
