@@ -96,6 +96,16 @@ func attach(t *testing.T, c *Core, e *Engine) Attached {
 	return a
 }
 
+// attached is an engine that attached to a core in its first life, and a plan of
+// which it is both sides.
+func attached(t *testing.T, change ...func(*Config)) (*bench, *Core, *Engine, handoff.Plan) {
+	t.Helper()
+	b, c := newBench(t), core(t, 1, change...)
+	e := b.engine("e")
+	attach(t, c, e)
+	return b, c, e, plan("h", 1, 1)
+}
+
 func plan(name handoff.HandoffID, epoch handoff.Epoch, life handoff.Incarnation) handoff.Plan {
 	return handoff.Plan{Attempt: handoff.Attempt{Handoff: name, Epoch: epoch, Nonce: 9},
 		P: handoff.Seat{Engine: "e", Node: "n1", Incarnation: life}, D: handoff.Seat{Engine: "e", Node: "n1", Incarnation: life}, BodyDigest: handoff.Digest{1}}
@@ -127,10 +137,7 @@ func validated(t *testing.T, c *Core, p handoff.Plan, token handoff.Token) {
 func (b *bench) saw(f func(Notice) bool) bool { return slices.ContainsFunc(b.notices, f) }
 
 func TestPostedBytesQuarantineAClosedTargetUntilTheirConnectionIsDestroyed(t *testing.T) {
-	b, c := newBench(t), core(t, 1, func(c *Config) { c.QuarantineMax = shape.Bytes() - 1 })
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	b, c, e, p := attached(t, func(c *Config) { c.QuarantineMax = shape.Bytes() - 1 })
 	token := openTarget(t, c, e, p, 0)
 	l, _, err := c.Land(p, token)
 	check(t, err)
@@ -198,9 +205,7 @@ func TestADeadEnginesMemoryIsUnmappedOnlyWhenNothingCanTouchIt(t *testing.T) {
 }
 
 func TestACommitSurvivesTwoLivesAndEndsByItsLease(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
+	b, c, e, _ := attached(t)
 	p, other := plan("h", 1, 1), plan("open", 1, 1)
 	token := openTarget(t, c, e, p, 3)
 	openTarget(t, c, e, other, 4)
@@ -280,10 +285,7 @@ func TestAFlagPageThatContradictsThisLifeIsRefused(t *testing.T) {
 }
 
 func TestAPullWaitsForItsSourceToOpen(t *testing.T) {
-	b, c := newBench(t), core(t, 1, func(c *Config) { c.Lease = 5 * time.Second })
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	_, c, e, p := attached(t, func(c *Config) { c.Lease = 5 * time.Second })
 	// The grant is known before the open is answered: both sides count from one.
 	token, err := c.mint(SourceSpec{Plan: p, Shape: shape}, 1)
 	check(t, err)
@@ -317,10 +319,7 @@ func TestAPullWaitsForItsSourceToOpen(t *testing.T) {
 }
 
 func TestASecondConnectionTakesTheSourceOverFromTheFirst(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	_, c, e, p := attached(t)
 	g, err := c.OpenSource(e, SourceSpec{Plan: p, Shape: shape, Offsets: offsets(), Blocks: []uint32{1, 2}})
 	check(t, err)
 	check(t, c.Announce(e, p.Attempt, []uint32{0, 1, 2, 3}, []uint32{0, 0, 0, 0}))
@@ -369,9 +368,7 @@ func TestASecondConnectionTakesTheSourceOverFromTheFirst(t *testing.T) {
 }
 
 func TestARecordIsForgottenOnlyAfterItsRetention(t *testing.T) {
-	b, c := newBench(t), core(t, 1, func(c *Config) { c.Retention = 60 * time.Millisecond })
-	e := b.engine("e")
-	attach(t, c, e)
+	_, c, e, _ := attached(t, func(c *Config) { c.Retention = 60 * time.Millisecond })
 	open, tomb := plan("open", 1, 1), plan("tomb", 1, 1)
 	openTarget(t, c, e, open, 0)
 	for _, p := range []handoff.Plan{open, tomb} {
@@ -406,9 +403,7 @@ func TestAnUnknownAttemptIsNotCalledLostWhileAnEngineIsStillMissing(t *testing.T
 }
 
 func TestADrainingDaemonOpensNothing(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
+	_, c, e, _ := attached(t)
 	c.Drain()
 	_, _, err := c.OpenTarget(e, TargetSpec{Plan: plan("h", 1, 1), Shape: shape, Offsets: offsets()})
 	wantCode(t, err, handoff.CodeUnavailable)
@@ -418,10 +413,7 @@ func TestADrainingDaemonOpensNothing(t *testing.T) {
 }
 
 func TestAnAttemptIsBoundToOnePlanAndOneMemory(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	_, c, e, p := attached(t)
 	token := openTarget(t, c, e, p, 0)
 	other := p
 	other.BodyDigest = handoff.Digest{2}

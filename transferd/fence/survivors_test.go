@@ -43,10 +43,7 @@ func (b *bench) count(f func(Notice) bool) (n int) {
 // A source that is over while it is read counts as quarantined, is told once, and
 // drained once; then a full quarantine opens nothing.
 func TestASourceThatIsReadIsQuarantinedUntilItIsNot(t *testing.T) {
-	b, c := newBench(t), core(t, 1, func(c *Config) { c.QuarantineMax = shape.Bytes() - 1 })
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	b, c, e, p := attached(t, func(c *Config) { c.QuarantineMax = shape.Bytes() - 1 })
 	r := admit(t, c, p, lend(t, c, e, p))
 	check(t, r.Begin([]uint32{0, 1}))
 	for range 2 {
@@ -81,10 +78,7 @@ func TestASourceThatIsReadIsQuarantinedUntilItIsNot(t *testing.T) {
 
 // A failed write ends what it posted: then the target is drained and told so.
 func TestPostedOperationsThatFailDrainTheirTarget(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	b, c, e, p := attached(t)
 	l, _, err := c.Land(p, openTarget(t, c, e, p, 0))
 	check(t, err)
 	check(t, l.Post(4, 1))
@@ -115,10 +109,7 @@ func TestPostedOperationsThatFailDrainTheirTarget(t *testing.T) {
 // A pull is one at a time; when it ended another may begin, and what is validated
 // is answered with what the pull did.
 func TestATargetHasOnePullAtATimeAndRemembersItsResult(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	b, c, e, p := attached(t)
 	token := openTarget(t, c, e, p, 0)
 	l, _, err := c.Land(p, token)
 	check(t, err)
@@ -226,9 +217,7 @@ func TestADeadEngineLeavesNothingWhateverItHeld(t *testing.T) {
 // Whoever waits for a source to open learns at once that it is closed; one that
 // leaves takes nobody else's place along.
 func TestWhoWaitsForASourceIsToldHoweverOthersLeave(t *testing.T) {
-	b, c := newBench(t), core(t, 1, func(c *Config) { c.Lease = time.Minute })
-	e := b.engine("e")
-	attach(t, c, e)
+	_, c, e, _ := attached(t, func(c *Config) { c.Lease = time.Minute })
 	for _, closes := range []bool{false, true} {
 		p := plan("h", 1, 1)
 		if closes {
@@ -276,10 +265,7 @@ func TestWhoWaitsForASourceIsToldHoweverOthersLeave(t *testing.T) {
 
 // Freed sources are forgotten like freed targets.
 func TestAFreedSourceIsForgottenAfterItsRetention(t *testing.T) {
-	b, c := newBench(t), core(t, 1, func(c *Config) { c.Retention = 20 * time.Millisecond })
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	_, c, e, p := attached(t, func(c *Config) { c.Retention = 20 * time.Millisecond })
 	lend(t, c, e, p)
 	check(t, c.CloseSource(e, p.Attempt, handoff.CodeEngine))
 	check(t, c.FreedSource(e, p.Attempt))
@@ -348,10 +334,7 @@ func TestADrainIsOfTheSidesAskedForAndOfThisLife(t *testing.T) {
 
 // A read that may not begin as a whole begins not at all.
 func TestAReadBeginsWholeOrNotAtAll(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	_, c, e, p := attached(t)
 	g, err := c.OpenSource(e, SourceSpec{Plan: p, Shape: shape, Offsets: offsets()})
 	check(t, err)
 	check(t, c.Announce(e, p.Attempt, []uint32{0, 1}, []uint32{0, 0}))
@@ -405,10 +388,7 @@ func TestAReadBeginsWholeOrNotAtAll(t *testing.T) {
 
 // Connections that joined a reading end before it is destroyed, and are bounded.
 func TestADestroyedReadingWaitsForThoseThatJoined(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	_, c, e, p := attached(t)
 	g := lend(t, c, e, p)
 	_, _, err := c.Join(p.Attempt, g.Capability, Holder{"n1", 1})
 	wantCode(t, err, handoff.CodeNotReady)
@@ -520,9 +500,7 @@ func TestACopyThatMayStillRunPinsItsMemoryForEver(t *testing.T) {
 
 // What an engine's page shows of the life before is told, marked and listed.
 func TestWhatALifeAdoptsIsTold(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
+	b, c, e, _ := attached(t)
 	p, other := plan("h", 1, 1), plan("open", 1, 1)
 	token := openTarget(t, c, e, p, 3)
 	validated(t, c, p, token)
@@ -555,15 +533,13 @@ func TestWhatALifeAdoptsIsTold(t *testing.T) {
 // A block that is pinned for one tenant is another's only after it was let go (S16).
 func TestABlockIsOneTenantsAtATime(t *testing.T) {
 	crossed := 0
-	b, c := newBench(t), core(t, 1, func(c *Config) {
+	_, c, e, _ := attached(t, func(c *Config) {
 		c.Trace = func(e Event) {
 			if e.Name == EventCrossing {
 				crossed++
 			}
 		}
 	})
-	e := b.engine("e")
-	attach(t, c, e)
 	open := func(name handoff.HandoffID, tenant byte) error {
 		_, err := c.OpenSource(e, SourceSpec{Plan: plan(name, 1, 1), Shape: shape, Offsets: offsets(), Blocks: []uint32{7}, Tenant: handoff.Digest{tenant}})
 		return err
@@ -583,9 +559,7 @@ func TestABlockIsOneTenantsAtATime(t *testing.T) {
 
 // A higher epoch ends the pull and the place of a lower one, and tells its engine.
 func TestAHigherEpochEndsAPullOfALowerOne(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
+	b, c, e, _ := attached(t)
 	older, newer := plan("h", 1, 1), plan("h", 2, 1)
 	l, _, err := c.Land(older, openTarget(t, c, e, older, 0))
 	check(t, err)
@@ -626,10 +600,7 @@ func TestLandedBytesAreReadAgain(t *testing.T) {
 
 // A reading tells its source's state to the end, and after it.
 func TestAReadingTellsItsSourcesState(t *testing.T) {
-	b, c := newBench(t), core(t, 1, func(c *Config) { c.Retention = time.Millisecond })
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	_, c, e, p := attached(t, func(c *Config) { c.Retention = time.Millisecond })
 	r := admit(t, c, p, lend(t, c, e, p))
 	wants := func(want handoff.SourceState) {
 		t.Helper()
@@ -661,9 +632,7 @@ func TestAReadingTellsItsSourcesState(t *testing.T) {
 
 // What an engine vouches for is a set of some pieces; bytes of a piece lie inside of it.
 func TestHeldPiecesAreAPartOfTheWhole(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
+	_, c, e, _ := attached(t)
 	for _, wrong := range [][]uint32{{1, 0}, {1, 1}, {4}, {0, 1, 2, 3}} {
 		_, _, err := c.OpenTarget(e, TargetSpec{Plan: plan("h", 1, 1), Shape: shape, Offsets: offsets(), Held: wrong})
 		wantCode(t, err, handoff.CodeInvalid)
@@ -696,10 +665,7 @@ func TestHeldPiecesAreAPartOfTheWhole(t *testing.T) {
 // released is a source whose release came while a read of all of it is posted.
 func released(t *testing.T) (b *bench, c *Core, e *Engine, p handoff.Plan, r *Reading) {
 	t.Helper()
-	b, c = newBench(t), core(t, 1)
-	e = b.engine("e")
-	attach(t, c, e)
-	p = plan("h", 1, 1)
+	b, c, e, p = attached(t)
 	r = admit(t, c, p, lend(t, c, e, p))
 	check(t, r.Begin(all))
 	_, err := c.Release(p, Sides{Source: true})
@@ -722,10 +688,7 @@ func TestAConnectionThatIsGoneDrainsItsSource(t *testing.T) {
 // A validated read is asked for by the target of the plan, while its connection is
 // the one that reads (rule 12).
 func TestTheQuestionIsOfThePlansTarget(t *testing.T) {
-	b, c := newBench(t), core(t, 1)
-	e := b.engine("e")
-	attach(t, c, e)
-	p := plan("h", 1, 1)
+	_, c, e, p := attached(t)
 	g := lend(t, c, e, p)
 	r := admit(t, c, p, g)
 	check(t, c.Seal(e, p.Attempt))
