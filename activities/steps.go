@@ -91,6 +91,9 @@ type Steps struct {
 	// SerialBelow is the prompt length, in tokens, below which the pull starts
 	// only once the prefill is sealed: short prompts lose by overlap.
 	SerialBelow uint32
+	// RequireLane is the transport that every pull must use, or it is refused as a
+	// mismatch before a byte moves; empty: the best that there is.
+	RequireLane string
 	// Delivered finds the tokens that were delivered before a resume, as text.
 	Delivered func(context.Context, steps.Input) ([]byte, error)
 	// Scattered hears how long D's daemon took to bring a prompt's state into D's

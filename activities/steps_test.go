@@ -147,6 +147,21 @@ func TestATransferJoinsReserveAndPrefill(t *testing.T) {
 	}
 }
 
+// ai-dynamo/nixl#1754: the operator's word that only one transport will do reaches D's
+// daemon, which refuses another before a byte moves.
+func TestATransferUsesTheRequiredLaneOrNone(t *testing.T) {
+	r := newRig(t)
+	r.RequireLane = "rdma"
+	if _, err := r.Transfer(t.Context(), r.in); handoff.CodeOf(err) != handoff.CodeMismatch {
+		t.Errorf("without that lane: %v", err)
+	}
+	r = newRig(t)
+	r.RequireLane = "memory"
+	if out := mustDo(t, r.Transfer, r.in); out.Lane != "memory" {
+		t.Errorf("%+v", out)
+	}
+}
+
 func TestAShortPromptIsPulledOnlyOnceItIsSealed(t *testing.T) {
 	for _, short := range []bool{true, false} {
 		r := newRig(t)

@@ -39,7 +39,7 @@ func (s *Steps) transfer(ctx context.Context, a *attempt, in steps.StepInput) (s
 	if err != nil {
 		return steps.Output{}, err
 	}
-	got, err := d.Pull(ctx, client.PullSpec{Plan: r.Plan, Token: *reserved.Token, SourceAddress: src.address, Capability: src.capability}, nil)
+	got, err := d.Pull(ctx, client.PullSpec{Plan: r.Plan, Token: *reserved.Token, SourceAddress: src.address, Capability: src.capability, Require: s.RequireLane}, nil)
 	if err != nil {
 		return steps.Output{}, err
 	}

@@ -13,6 +13,8 @@ import (
 
 type daemonOf struct{ *node }
 
+const lane = "memory" // of every pull
+
 // Pull lands every piece, verifies and asks the question.
 func (d daemonOf) Pull(ctx context.Context, s client.PullSpec, _ func(client.Progress)) (client.PullResult, error) {
 	a := s.Plan.Attempt
@@ -25,18 +27,21 @@ func (d daemonOf) Pull(ctx context.Context, s client.PullSpec, _ func(client.Pro
 	if err := d.sealed(ctx, s); err != nil {
 		return client.PullResult{}, err
 	}
+	if s.Require != "" && s.Require != lane {
+		return client.PullResult{}, handoff.Errorf(handoff.CodeMismatch, "this daemon offers no %s", s.Require)
+	}
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	defer d.w.touch()
 	p := d.w.nodes[strings.TrimPrefix(s.SourceAddress, "peer:")]
 	if t := d.targets.Get(a); t != nil && (t.State == handoff.TargetValidated || t.State == handoff.TargetCommitted) {
-		return client.PullResult{Bytes: 128, Pieces: shape.Pieces(), Lane: "memory"}, nil
+		return client.PullResult{Bytes: 128, Pieces: shape.Pieces(), Lane: lane}, nil
 	}
 	if err := d.move(s, p); err != nil {
 		d.targets.Step(d.w.now, handoff.TargetInput{Event: handoff.TargetAbandon, Attempt: a, Cause: handoff.CodeOf(err)})
 		return client.PullResult{}, err
 	}
-	return client.PullResult{Bytes: 128, Pieces: shape.Pieces(), Lane: "memory"}, nil
+	return client.PullResult{Bytes: 128, Pieces: shape.Pieces(), Lane: lane}, nil
 }
 
 // sealed waits until P has sealed the state, or closed it.

@@ -114,6 +114,7 @@ type backends struct {
 	comeback, leaksEvery   time.Duration
 	silence                time.Duration
 	serialBelow, maxEpochs uint32
+	requireLane            string
 	version                versionFlags
 }
 
@@ -131,6 +132,7 @@ func (b *backends) flags(c *cobra.Command) {
 	f.DurationVar(&b.deadline, "deadline", 0, "until the first token, at most (default 1m)")
 	f.DurationVar(&b.decode, "decode-budget", 0, "for the stream after it (default 15m)")
 	f.Uint32Var(&b.serialBelow, "serial-below", 0, fmt.Sprintf("prompt tokens below which the transfer waits for the prefill (default %d)", handoff.OverlapTokens))
+	f.StringVar(&b.requireLane, "require-lane", "", "transport that every transfer must use, of which transferd offers local and tcp: where it does not reach, the transfer is refused instead of taking another (default: the best that there is)")
 	f.Uint32Var(&b.maxEpochs, "max-epochs", uint32(handoff.MaxEpochsBeforeFirstToken), "attempts before the first token")
 	f.DurationVar(&b.window, "key-window", 0, "for which an idempotency key stands for its first request, whatever Temporal's retention (default 24h)")
 	f.DurationVar(&b.journalTTL, "journal-ttl", 0, "for which a journal of delivered tokens outlives its last one (default 1h)")
@@ -208,7 +210,7 @@ func (b *backends) open(ctx context.Context, process string, log *slog.Logger, r
 		Process: process, Temporal: temporal, Ledger: ledger, Engines: engines, Daemons: daemons, Remote: remote, Silence: b.silence, Bodies: bodies,
 		Operations: operations.New(o.store), Journal: tokens, JournalTTL: b.journalTTL, Comeback: b.comeback, LeaksEvery: b.leaksEvery, Window: b.window,
 		Record: steps.Record(b.record), Lease: b.lease, Deadline: b.deadline, Decode: b.decode,
-		SerialBelow: b.serialBelow, MaxEpochs: handoff.Epoch(b.maxEpochs), CountTokens: countTokens, Log: log, Metrics: r,
+		SerialBelow: b.serialBelow, RequireLane: b.requireLane, MaxEpochs: handoff.Epoch(b.maxEpochs), CountTokens: countTokens, Log: log, Metrics: r,
 	})
 	if err != nil {
 		return o, err

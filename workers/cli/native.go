@@ -68,6 +68,9 @@ func (b *backends) openNative(ctx context.Context, n *nativeFlags, process strin
 			o, fleet = nil, nil
 		}
 	}()
+	if b.requireLane != "" {
+		return o, nil, errors.New("--require-lane is of transferd's transfers: engines without it choose their own")
+	}
 	temporal, err := b.temporal.config()
 	if err != nil {
 		return o, nil, err

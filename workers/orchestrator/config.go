@@ -50,6 +50,7 @@ type Config struct {
 	InFlight     int           // 16384 handoffs at once (S17)
 	Starts       int           // 16 starts under way at once; what is over waits before its head start
 	SerialBelow  uint32        // handoff.OverlapTokens
+	RequireLane  string        // the transport that every pull must use; empty: the best that there is
 	MaxEpochs    handoff.Epoch // handoff.MaxEpochsBeforeFirstToken
 
 	// CountTokens says how many tokens the engines make of a prompt.

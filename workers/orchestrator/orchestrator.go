@@ -120,7 +120,7 @@ func assemble(cfg Config, temporal client.Client, movers mover.Directory) (*Orch
 	o.fleet = newFleet(o)
 	o.steps = &activities.Steps{Ledger: cfg.Ledger, Engines: cfg.Engines, Movers: movers, Readers: readers{o}, Placer: o.fleet, Scattered: o.fleet.Scattered,
 		Bodies: o.bodies, Attempts: activities.NewAttempts(2 * cfg.InFlight), Observer: o.metrics, Log: o.log,
-		SerialBelow: cfg.SerialBelow, Local: o.local, Delivered: o.delivered}
+		SerialBelow: cfg.SerialBelow, RequireLane: cfg.RequireLane, Local: o.local, Delivered: o.delivered}
 	return o, nil
 }
 
