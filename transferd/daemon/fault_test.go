@@ -106,10 +106,17 @@ func (s *soakPair) freeLater(ctx context.Context, e *client.Engine, a handoff.At
 // Faults at any moment of a pull, on real processes: a daemon is killed, or stopped
 // for a while, an attempt is undone on either side. Whatever comes of it, a commit
 // means P's bytes, a drained target is never written again, and no byte lies out of
-// place.
+// place: not in memory that the daemons map, nor in that which they reach by the kernel.
 func TestFaultsOnRealProcessesPutNoByteOutOfPlace(t *testing.T) {
+	plain := func(_ string, bytes int) (*client.Memory, error) { return client.NewPlainMemory(bytes) }
+	for name, kind := range map[string]memoryOf{"memfd": client.NewMemory, "process": plain} {
+		t.Run(name, func(t *testing.T) { faults(t, kind) })
+	}
+}
+
+func faults(t *testing.T, kind memoryOf) {
 	ph, dh := startChild(t, "tp"), startChild(t, "td")
-	s := newSoakPair(t, ph, dh, "x", client.NewMemory, client.NewMemory)
+	s := newSoakPair(t, ph, dh, "x", kind, kind)
 	undo := func(c *child, o open, sides client.Sides) {
 		_, _ = c.control.Undo(background(t), o.plan, o.plan.Attempt.Operation("undo"), sides) // what it says is not looked at
 	}
