@@ -24,6 +24,10 @@ var lanes = map[string]func(t *testing.T) (ph, dh *host){
 		m, _ := securePair(t)
 		return m.ph, m.dh
 	},
+	"tls, four streams": func(t *testing.T) (*host, *host) {
+		m, _ := securePair(t, streams(4))
+		return m.ph, m.dh
+	},
 }
 
 // outcome is what one run of the operations leaves.

@@ -60,9 +60,9 @@ func secure(a *authority, node string) func(*daemon.Config) {
 }
 
 // securePair dials the control side with a certificate of its own.
-func securePair(t *testing.T) (*move, *authority) {
+func securePair(t *testing.T, change ...func(*daemon.Config)) (*move, *authority) {
 	a := newAuthority(t)
-	ph, dh := startHost(t, "tp", secure(a, "tp")), startHost(t, "td", secure(a, "td"))
+	ph, dh := startHost(t, "tp", append(change, secure(a, "tp"))...), startHost(t, "td", append(change, secure(a, "td"))...)
 	for _, h := range []*host{ph, dh} {
 		cfg := a.config("orchestrator")
 		cfg.ServerName = string(h.cfg.Node)
