@@ -112,6 +112,7 @@ func chromium(t *testing.T) context.Context {
 var (
 	phone   = [2]int64{390, 844}
 	desktop = [2]int64{1280, 900}
+	screens = map[string][2]int64{"phone": phone, "desktop": desktop}
 )
 
 func size(s [2]int64) chromedp.Action[chromedp.Void] { return chromedp.EmulateViewport(s[0], s[1]) }
@@ -120,7 +121,7 @@ func size(s [2]int64) chromedp.Action[chromedp.Void] { return chromedp.EmulateVi
 func text(t *testing.T, ctx context.Context, words ...string) string {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
-		said, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText`))
+		said, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body?.innerText ?? ""`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/url"
 	"strings"
 	"sync"
@@ -78,18 +79,62 @@ func pages(t *testing.T, s site, ctx context.Context) {
 		})
 	}
 	text(t, ctx, "Queues", "admission", "starting", "p1", "d2", "running", "blocks free")
-	for name, screen := range map[string][2]int64{"phone": phone, "desktop": desktop} {
+	for name, screen := range screens {
 		if err := chromedp.Do(ctx, size(screen), chromedp.ScrollIntoView("#queue")); err != nil {
 			t.Fatal(err)
 		}
-		wide, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if wide {
-			t.Errorf("on a %s the page is wider than the screen", name)
-		}
+		fits(t, ctx, name)
 		text(t, ctx, "1 running")
 		shot(t, ctx, "ui-queues-"+name)
+	}
+	for name, screen := range screens {
+		if err := chromedp.Do(ctx, size(screen), chromedp.ScrollIntoView("header")); err != nil {
+			t.Fatal(err)
+		}
+		shot(t, ctx, "ui-fleet-"+name)
+	}
+	stop()
+	all.Wait()
+	onePage(t, s, ctx)
+}
+
+// onePage looks at one handoff's waterfall, and follows its link to Temporal's page.
+func onePage(t *testing.T, s site, ctx context.Context) {
+	a := s.ask(t, t.Context(), 20)
+	if err := a.Whole(); err != nil {
+		t.Fatal(err)
+	}
+	text(t, ctx, a.Handoff)
+	press(t, ctx, "#list button", a.Handoff)
+	for name, screen := range screens {
+		if err := chromedp.Do(ctx, size(screen), chromedp.ScrollIntoView("header")); err != nil {
+			t.Fatal(err)
+		}
+		text(t, ctx, a.Handoff, "completed", "reserve", "prefill", "transfer", "commit", "decode", "its workflow in Temporal")
+		fits(t, ctx, name)
+		shot(t, ctx, "ui-handoff-"+name)
+	}
+	press(t, ctx, "#facts a", "its workflow in Temporal")
+	text(t, ctx, "acme/"+a.Handoff, "Workflow Type")
+}
+
+// press clicks what says a word, found and clicked at once: the page draws itself
+// anew every other second.
+func press(t *testing.T, ctx context.Context, what, word string) {
+	t.Helper()
+	script := fmt.Sprintf(`(() => { const e = [...document.querySelectorAll(%q)].find((e) => e.innerText.includes(%q)); e?.click(); return !!e })()`, what, word)
+	if found, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script)); err != nil || !found {
+		t.Fatalf("%s with %q: %t %v", what, word, found, err)
+	}
+}
+
+func fits(t *testing.T, ctx context.Context, screen string) {
+	t.Helper()
+	wide, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wide {
+		t.Errorf("on a %s the page is wider than the screen", screen)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,7 +128,7 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 		return errors.Join(err, listeners.Close())
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Notice: s.notice, Native: engines, Operate: o.Orchestrator, Journal: s.journal, Temporal: s.temporalUI}
+	conf := gateway.Config{Front: o, Reader: reader{o.Orchestrator}, Log: log, Registry: registry, Access: who, Grace: s.grace, Notice: s.notice, Native: engines, Operate: o.Orchestrator, Journal: s.journal, Temporal: s.histories()}
 	if conf.Codec, err = s.codec(); err != nil {
 		return errors.Join(err, listeners.Close())
 	}
@@ -163,6 +165,14 @@ func serve(ctx context.Context, g *gateway.Gateway, l *gateway.Listeners, out io
 	case err := <-running.Failed():
 		return errors.Join(err, running.Drain())
 	}
+}
+
+// histories is where Temporal's UI shows the handoffs of this fleet; empty: nowhere.
+func (s *serveFlags) histories() string {
+	if s.temporalUI == "" {
+		return ""
+	}
+	return strings.TrimSuffix(s.temporalUI, "/") + "/namespaces/" + url.PathEscape(s.temporal.namespace)
 }
 
 // codec opens sealed payloads for operators; nil: there are no keys, or no page

@@ -25,7 +25,7 @@ type Config struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 	Operate  Operate              // what operators ask for; nil: nothing
-	Temporal string               // address of Temporal's own UI, for links of the page at /ui/; empty: none
+	Temporal string               // of the namespace in Temporal's own UI, for links of the page at /ui/; empty: none
 	Access   access.Authenticator // who calls; nil: every caller is believed
 	Quota    quota.Limiter        // of tenants with limits; nil: they are refused
 	Grace    time.Duration        // for streams at the stop; 0: DefaultGrace

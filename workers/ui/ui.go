@@ -36,7 +36,7 @@ type Source interface {
 // UI serves the page.
 type UI struct {
 	Source   Source
-	Temporal string // address of Temporal's own UI, which handoffs link to; empty: no links
+	Temporal string // of the namespace in Temporal's own UI, which handoffs link to; empty: no links
 	// Tenant of the caller, or a refusal.
 	Tenant func(r *http.Request) (string, error)
 	// Operator is nil when the caller may see the fleet.

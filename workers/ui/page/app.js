@@ -98,7 +98,7 @@ function facts(h, temporal) {
   for (const [name, value] of all) if (value) out.push(make("dt", "", name), make("dd", "", value));
   if (temporal) {
     const a = make("a", "", "its workflow in Temporal");
-    a.href = temporal + "/namespaces/default/workflows/" + encodeURIComponent(h.workflow_id) + "/" + encodeURIComponent(h.run_id);
+    a.href = temporal + "/workflows/" + encodeURIComponent(h.workflow_id) + "/" + encodeURIComponent(h.run_id);
     a.rel = "noreferrer";
     out.push(make("dt", "", "history"), make("dd", "", null, a));
   }
