@@ -10,8 +10,25 @@ import (
 
 	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fault"
-	"github.com/surehand/surehand/e2e/traffic"
 )
+
+// A tenant's requests a second are counted over both gateways too: of a burst of two
+// one is taken at each, and the next is refused at both.
+func TestRequestsASecondAreOneCountOverAllGateways(t *testing.T) {
+	g := open(t, chaos.Options())
+	ctx := withinOf(t, time.Minute)
+	for _, name := range []string{"g1", "g2"} {
+		if a := g.client(t, name).Send(ctx, g.ask(limited, "within its burst", 3)); a.Counted(3) != nil {
+			t.Errorf("at %s: %s", name, chaos.Verdict(a))
+		}
+	}
+	for _, name := range []string{"g1", "g2"} {
+		a := g.client(t, name).Send(ctx, g.ask(limited, "beyond it", 3))
+		if err := a.Typed(); err != nil || a.Status != http.StatusTooManyRequests || a.RetryAfter < time.Second || !strings.Contains(a.Failure.Message, "requests_per_second") {
+			t.Errorf("at %s: %d after %s %s %v", name, a.Status, a.RetryAfter, chaos.Verdict(a), err)
+		}
+	}
+}
 
 // A tenant's tokens in flight are counted over both gateways: what goes beyond is
 // refused with a type before any prefill, what still fits is served. A gateway is
@@ -23,15 +40,7 @@ func TestTokensInFlightAreOneCountOverAllGateways(t *testing.T) {
 	g.put(t, strings.Replace(g.text, "tenants:\n", "tenants:\n  bounded: "+line+"\n", 1))
 	g.everywhere(t, "a key that was put in", "bounded", http.StatusOK, codes.OK)
 
-	begun, over := make(chan struct{}), make(chan traffic.Answer, 1)
-	long := g.ask("bounded", "most of it", 800)
-	long.OnPiece = func(n int) {
-		if n == 1 {
-			close(begun)
-		}
-	}
-	go func() { over <- g.client(t, "g1").Send(ctx, long) }()
-	<-begun
+	over := g.client(t, "g1").Begin(ctx, g.ask("bounded", "most of it", 800), 1)
 	more, m := g.ask("bounded", "too much", 400), g.Mark()
 	for _, name := range []string{"g1", "g2"} {
 		a := g.client(t, name).Send(ctx, more)

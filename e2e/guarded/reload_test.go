@@ -21,15 +21,7 @@ import (
 func TestKeysComeAndGoWithoutARestart(t *testing.T) {
 	g := open(t, chaos.Options())
 	ctx := withinOf(t, 2*time.Minute)
-	begun, over := make(chan struct{}), make(chan traffic.Answer, 1)
-	ask := g.ask(acme, "all the while", 800)
-	ask.OnPiece = func(n int) {
-		if n == 1 {
-			close(begun)
-		}
-	}
-	go func() { over <- g.client(t, "g1").Send(ctx, ask) }()
-	<-begun
+	over := g.client(t, "g1").Begin(ctx, g.ask(acme, "all the while", 800), 1)
 	line := g.draw("late")
 	g.everywhere(t, "a key that nobody put in", "late", http.StatusUnauthorized, codes.Unauthenticated)
 

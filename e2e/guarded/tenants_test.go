@@ -17,17 +17,7 @@ func TestAnotherTenantsHandoffIsNotThere(t *testing.T) {
 	g := open(t, chaos.Options())
 	ask := g.ask(acme, "mine", 300)
 	ask.Journal = true
-	begun, over := make(chan struct{}), make(chan traffic.Answer, 1)
-	ask.OnPiece = func(n int) {
-		if n == 1 {
-			close(begun)
-		}
-	}
-	go func() {
-		a := g.client(t, "g1").Send(t.Context(), ask)
-		over <- a
-	}()
-	<-begun
+	over := g.client(t, "g1").Begin(t.Context(), ask, 1)
 	id := g.running(t)
 	foreign := func(when string) {
 		for _, gateway := range []string{"g1", "g2"} {

@@ -39,6 +39,13 @@ func TestAClientGoesOnWhereItStoppedWhoeverDied(t *testing.T) {
 	if err := rest.Whole(); err != nil {
 		t.Fatal("the rest: ", err)
 	}
+	byGRPC := func(when, gateway string) {
+		epoch, from, _ := strings.Cut(cut.LastID, "-")
+		if got := (console{s, gateway}).run(t, ctx, "attach", cut.Handoff, "--from", from, "--epoch", epoch, "--quiet"); strings.TrimSpace(got) != strings.TrimSpace(rest.Text) {
+			t.Errorf("by gRPC, %s: %q, want %q", when, got, rest.Text)
+		}
+	}
+	byGRPC("at who reads it", "g2")
 	whole := s.g2().Send(ctx, ask)
 	if err := whole.Counted(answerLong); err != nil {
 		t.Fatal("by its key: ", err)
@@ -71,6 +78,7 @@ func TestAClientGoesOnWhereItStoppedWhoeverDied(t *testing.T) {
 			t.Errorf("%s, after everything: %v %q", name, err, a.Text)
 		}
 	}
+	byGRPC("after everything", "g1")
 	other := ask
 	other.Prompt += "and more"
 	if a := s.g1().Send(ctx, other); a.Status != 409 {

@@ -85,16 +85,7 @@ func TestADrainedEngineFinishesWhatItOwesAndTakesNothingNew(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	long := make(chan traffic.Answer, 1)
-	begun := make(chan struct{})
-	ask := s.ask(shortPrompt, 600)
-	ask.OnPiece = func(n int) {
-		if n == 5 {
-			close(begun)
-		}
-	}
-	go func() { long <- s.g1().Send(ctx, ask) }()
-	<-begun
+	long := s.g1().Begin(ctx, s.ask(shortPrompt, 600), 5)
 	owes, err := op.Drain(ctx, &operatev1.CordonRequest{Engine: "d1", Reason: "disk replaced"})
 	if err != nil {
 		t.Fatal(err)

@@ -161,16 +161,8 @@ func (s *stage) writes(ctx context.Context, t *testing.T) (commit, end int) {
 		return n
 	}
 	before := still()
-	begun := make(chan struct{})
 	ask := s.ask(longPrompt, int(3*told/step))
-	ask.OnPiece = func(n int) {
-		if n == 1 {
-			close(begun)
-		}
-	}
-	over := make(chan traffic.Answer, 1)
-	go func() { over <- s.g1().Send(ctx, ask) }()
-	<-begun
+	over := s.g1().Begin(ctx, ask, 1)
 	commit = count() - before
 	if a := <-over; a.Counted(ask.MaxTokens) != nil {
 		t.Fatal(chaos.Verdict(a))

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -75,6 +76,24 @@ func (c *Client) Send(ctx context.Context, a Ask) (out Answer) {
 	}
 	out.read(resp, a.Whole, began, a.OnPiece)
 	return out
+}
+
+// Begin sends a and returns once so many pieces of its answer have come, or it is
+// over. The whole answer comes on the channel.
+func (c *Client) Begin(ctx context.Context, a Ask, pieces int) <-chan Answer {
+	begun, over := make(chan struct{}), make(chan Answer, 1)
+	begins := sync.OnceFunc(func() { close(begun) })
+	a.OnPiece = func(n int) {
+		if n >= pieces {
+			begins()
+		}
+	}
+	go func() {
+		defer begins()
+		over <- c.Send(ctx, a)
+	}()
+	<-begun
+	return over
 }
 
 // Stream posts a body as it is and reads the stream that answers it.
