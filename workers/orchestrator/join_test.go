@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -291,26 +292,31 @@ func TestACommittedOutcomeSticksThoughItsStreamIsNotHeld(t *testing.T) {
 }
 
 // Somebody else than the handoff ended its run, by Temporal's own means or by its
-// clock: what that had come to nobody can say, so its key is not free (S13).
+// clock: what that had come to nobody can say, so its key is not free (S13), also
+// where the ledger forgot it.
 func TestAKeyWhoseRunWasEndedFromOutsideIsNotFree(t *testing.T) {
 	for name, status := range map[string]enumspb.WorkflowExecutionStatus{
 		"terminated": enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, "timed out": enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT} {
-		t.Run(name, func(t *testing.T) {
-			f := gateways(t, "a")
-			id, err := publicID(ask("k"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.stale(id)
-			f.past(id, status)
-			if _, last := read(t, f.submit("a", ask("k"))); last.Err == nil || last.Err.Code != handoff.CodeGone {
-				t.Errorf("told %+v", last)
-			}
-			if slices.Contains(f.temporal.methods(), "start") {
-				t.Error("it ran again")
-			}
-			f.clean()
-		})
+		for _, forgot := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, forgot %t", name, forgot), func(t *testing.T) {
+				f := gateways(t, "a")
+				id, err := publicID(ask("k"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !forgot {
+					f.stale(id)
+				}
+				f.past(id, status)
+				if text, last := read(t, f.submit("a", ask("k"))); last.Err == nil || last.Err.Code != handoff.CodeGone {
+					t.Errorf("told %q, %+v", text, last)
+				}
+				if f.temporal.statusOf("t/"+id) != status {
+					t.Error("it ran again")
+				}
+				f.clean()
+			})
+		}
 	}
 }
 
@@ -319,16 +325,22 @@ func TestAKeyWhoseRunWasEndedFromOutsideIsNotFree(t *testing.T) {
 // the history still tells that it is spent.
 func TestAKeyIsFreeAfterItsWindowThoughTheHistoryIsRetained(t *testing.T) {
 	for name, c := range map[string]struct {
-		ago  time.Duration
-		free bool
-	}{"after it": {25 * time.Hour, true}, "within it": {23 * time.Hour, false}} {
+		status enumspb.WorkflowExecutionStatus
+		ago    time.Duration
+		free   bool
+	}{
+		"after it":             {enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, 25 * time.Hour, true},
+		"within it":            {enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, 23 * time.Hour, false},
+		"terminated, after it": {enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, 25 * time.Hour, true},
+		"refused, within it":   {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, time.Second, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := gateways(t, "a")
 			id, err := publicID(ask("k"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.past(id, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+			f.past(id, c.status)
 			f.temporal.mu.Lock()
 			f.temporal.runs["t/"+id].ended = time.Now().Add(-c.ago)
 			f.temporal.mu.Unlock()

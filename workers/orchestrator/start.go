@@ -47,10 +47,12 @@ func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r R
 		o.unclaim(ctx, in, in.Plan.Attempt.Handoff)
 		return
 	}
-	err := o.execute(ctx, in, r, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
+	err := o.execute(ctx, in, r, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE)
 	var exists *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &exists) && in.Key != "" && o.outlived(ctx, in) {
-		err = o.execute(ctx, in, r, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)
+	if errors.As(err, &exists) {
+		if reuse, may := o.mayFollow(ctx, in); may {
+			err = o.execute(ctx, in, r, reuse)
+		}
 	}
 	admitted()
 	switch {
@@ -65,12 +67,23 @@ func (o *Orchestrator) start(ctx context.Context, s *stream, in steps.Input, r R
 	}
 }
 
-// outlived says that the run that stands in the way of in ended longer ago than its
-// key's window: only its history is retained for longer. The ledger, which forgot
-// the key by its own clock, gave it to in before this is asked.
-func (o *Orchestrator) outlived(ctx context.Context, in steps.Input) bool {
+// mayFollow says that in may begin behind the run that stands in its way, and under
+// which policy: that run ended refused before its commit, or longer ago than the key's
+// window, so that only its history is retained for longer (the ledger, which forgot
+// the key by its own clock, gave it to in before this is asked). Temporal has no policy
+// that tells a refusal from a run that was terminated or timed out: whether that one's
+// client has tokens nobody can say, so its key is spent though the ledger forgot it.
+// For another run to come and be terminated between the two starts, the ledger would
+// have to forget in's own claim meanwhile.
+func (o *Orchestrator) mayFollow(ctx context.Context, in steps.Input) (reuse enumspb.WorkflowIdReusePolicy, may bool) {
 	run, err := o.describeRun(ctx, in, o.cfg.StartTimeout)
-	return err == nil && run.status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && time.Since(run.closed) > in.Window
+	switch {
+	case err != nil, run.nonce == in.Plan.Attempt.Nonce.String(), run.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return reuse, false
+	case run.refused():
+		return enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY, true
+	}
+	return enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE, time.Since(run.closed) > in.Window
 }
 
 func (o *Orchestrator) execute(ctx context.Context, in steps.Input, r Request, reuse enumspb.WorkflowIdReusePolicy) error {
@@ -80,8 +93,7 @@ func (o *Orchestrator) execute(ctx context.Context, in steps.Input, r Request, r
 		ID: o.workflowID(in.Tenant, in.ID), TaskQueue: o.cfg.Temporal.TaskQueue,
 		WorkflowExecutionTimeout: in.Deadline + in.Decode + workflows.UndoParkedAfter,
 		WorkflowTaskTimeout:      workflows.TaskTimeout,
-		// Fail, so that a gateway knows that the run is not its own; within the key's
-		// window only one that ended refused before its commit may be followed by another.
+		// Fail, so that a gateway knows that the run is not its own.
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowIDReusePolicy:                    reuse,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
@@ -144,6 +156,11 @@ type runFacts struct {
 	model, kind               string // empty: not told
 	status                    enumspb.WorkflowExecutionStatus
 	closed                    time.Time // by Temporal's clock; meaningless while it runs
+}
+
+// refused says that the run ended by its own word before its commit.
+func (f runFacts) refused() bool {
+	return f.status == enumspb.WORKFLOW_EXECUTION_STATUS_FAILED || f.status == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
 }
 
 // describeRun reads them; an error for which gone is true says that there is none.

@@ -86,7 +86,7 @@ func (d *durable) begin(id string, in steps.Input, memo map[string]any, reuse en
 		state: steps.State{Phase: handoff.PhaseMoving, Epoch: 1, Reader: in.Plan.Reader, Address: in.ReaderAddress, Plan: in.Plan, Route: in.Route, Input: in}}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if old := d.runs[id]; old != nil && (old.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING ||
+	if old := d.runs[id]; old != nil && (old.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || reuse == enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE ||
 		old.status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED && reuse != enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE) {
 		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("there is one", "request", "run")
 	}
