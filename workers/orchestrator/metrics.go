@@ -43,6 +43,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		journals:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_journals_broken_total", Help: "Journals of delivered tokens that were given up, by reason."}, []string{"reason"}),
 		attached:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_reattaches_total", Help: "Clients that came back, by where their stream was found: here, a live one elsewhere, or its journal."}, []string{"source"}),
 	}
+	for _, c := range fences { // who watches a counter's increase sees no first one
+		m.fenced.WithLabelValues(c.String())
+	}
+	m.handoffs.WithLabelValues("refused", "start", handoff.CodeOutcomeUnknown.String())
+	m.handoffs.WithLabelValues("broken", "stream", handoff.CodeOutcomeUnknown.String())
 	if r != nil {
 		r.MustRegister(m.unreleased, m.resumed, m.journals, m.attached, m.handoffs, m.steps, m.refused, m.ttft, m.added, m.fenced, m.recomputed, m.tokens, m.live)
 	}
