@@ -107,6 +107,11 @@ func (f *Fleet) Reset(ctx context.Context, tenant, id string) error {
 	return fmt.Errorf("no task of %s is completed yet", id)
 }
 
+// Terminate ends a handoff's run as an operator of Temporal may do.
+func (f *Fleet) Terminate(ctx context.Context, tenant, id string) error {
+	return f.temporal.TerminateWorkflow(ctx, tenant+"/"+id, "", "a test")
+}
+
 // Outcome waits for the end of a handoff's workflow and reads what it says of
 // itself, however it ended.
 func (f *Fleet) Outcome(ctx context.Context, tenant, id string) (steps.Outcome, error) {

@@ -189,7 +189,7 @@ func TestAResetFreesNoKeyWhoseClientHasTokens(t *testing.T) {
 	ctx := within(t, 3*requestWithin)
 	ask := s.ask(longPrompt, 10*answerLong)
 	ask.Key = fmt.Sprintf("reset-%d", time.Now().UnixNano())
-	m, begun, killed := s.Mark(), make(chan struct{}), make(chan error, 1)
+	m, killed := s.Mark(), make(chan error, 1)
 	go func() {
 		_, err := s.Await(ctx, m, func(e fleet.Event) bool { return e.Became("source", "opened") })
 		if err == nil {
@@ -197,17 +197,10 @@ func TestAResetFreesNoKeyWhoseClientHasTokens(t *testing.T) {
 		}
 		killed <- err
 	}()
-	ask.OnPiece = func(n int) {
-		if n == 3 {
-			close(begun)
-		}
-	}
-	over := make(chan traffic.Answer, 1)
-	go func() { over <- s.g1().Send(ctx, ask) }()
+	over := s.g1().Begin(ctx, ask, 3)
 	if err := <-killed; err != nil {
 		t.Fatal(err)
 	}
-	<-begun
 	committed := fault.Committed(s.Since(m))
 	if len(committed) != 1 || committed[0].Epoch < 2 {
 		t.Fatalf("delivered by %v, not by a later epoch", committed)
@@ -229,7 +222,44 @@ func TestAResetFreesNoKeyWhoseClientHasTokens(t *testing.T) {
 	if err := s.Heal(ctx); err != nil {
 		t.Fatal(err)
 	}
-	ask.OnPiece = nil
+	s.spent(ctx, t, ask)
+}
+
+// An operator terminates a run whose client has tokens: what that came to nobody can
+// say, so its key is spent (rule 13).
+func TestATerminatedRunFreesNoKeyWhoseClientHasTokens(t *testing.T) {
+	if !patient {
+		t.Skip("with -tags e2e")
+	}
+	s := shared(t)
+	ctx := within(t, 3*requestWithin)
+	ask := s.ask(longPrompt, 10*answerLong)
+	ask.Key = fmt.Sprintf("terminated-%d", time.Now().UnixNano())
+	m := s.Mark()
+	over := s.g1().Begin(ctx, ask, 3)
+	committed := fault.Committed(s.Since(m))
+	if len(committed) != 1 {
+		t.Fatalf("delivered by %v", committed)
+	}
+	if err := s.Terminate(ctx, fleet.DefaultTenant, fault.PublicID(committed[0])); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Process("g1").Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-over; a.Pieces < 3 {
+		t.Errorf("the client has %d pieces", a.Pieces)
+	}
+	if err := s.Heal(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.spent(ctx, t, ask)
+}
+
+// spent says that a key is nobody's any more: by the store's word, and by the
+// history's where the store forgot it.
+func (s *stage) spent(ctx context.Context, t *testing.T, ask traffic.Ask) {
+	t.Helper()
 	for name, c := range s.Clients {
 		m := s.Mark()
 		a := c.Send(ctx, ask)
@@ -240,15 +270,17 @@ func TestAResetFreesNoKeyWhoseClientHasTokens(t *testing.T) {
 			t.Errorf("the same key, at %s, was computed: %v", name, p)
 		}
 	}
-	if err := s.Empty(ctx); err != nil { // the history says the same where the store forgot
+	if err := s.Empty(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Serves(ctx); err != nil {
 		t.Fatal(err)
 	}
-	m = s.Mark()
-	if a := s.g2().Send(ctx, ask); a.Failure == nil || a.Failure.Code != "gone" || len(fault.Committed(s.Since(m))) > 0 {
-		t.Errorf("the same key, when the store forgot it: %s", chaos.Verdict(a))
+	for name, c := range s.Clients {
+		m := s.Mark()
+		if a := c.Send(ctx, ask); a.Failure == nil || a.Failure.Code != "gone" || len(fault.Committed(s.Since(m))) > 0 {
+			t.Errorf("the same key, when the store forgot it, at %s: %s", name, chaos.Verdict(a))
+		}
 	}
 }
 
