@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -82,10 +83,16 @@ func newOperate() *cobra.Command {
 		return engineTable(ctx, o, out)
 	}), look("owes ENGINE", "List what an engine still holds, and for whom", cobra.ExactArgs(1), func(ctx context.Context, o operatev1.OperatorClient, on string, out io.Writer) error {
 		a, err := o.Owes(ctx, &operatev1.OwesRequest{Engine: on})
-		return errors.Join(err, heldTable(out, a.GetHeld(), a.GetUnknown()))
+		if err != nil {
+			return err
+		}
+		return heldTable(out, a.GetHeld(), a.GetUnknown())
 	}), look("versions", "List the versions of the workers' deployment, and which still have handoffs", cobra.NoArgs, func(ctx context.Context, o operatev1.OperatorClient, _ string, out io.Writer) error {
 		a, err := o.Versions(ctx, &operatev1.VersionsRequest{})
-		return errors.Join(err, versionTable(out, a))
+		if err != nil {
+			return err
+		}
+		return versionTable(out, a)
 	}), look("audit", "List what operators did, the newest first", cobra.NoArgs, func(ctx context.Context, o operatev1.OperatorClient, _ string, out io.Writer) error {
 		a, err := o.Audit(ctx, &operatev1.AuditRequest{})
 		for _, e := range a.GetEntries() {
@@ -182,7 +189,9 @@ func drain(ctx context.Context, o operatev1.OperatorClient, on string, v *verb, 
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s owes %d %s\n", on, len(a.GetHeld()), a.GetUnknown())
+		if n, unknown := len(a.GetHeld()), a.GetUnknown(); n > 0 || unknown != "" {
+			fmt.Fprintln(out, strings.TrimSpace(fmt.Sprintf("%s owes %d %s", on, n, unknown)))
+		}
 	}
 }
 

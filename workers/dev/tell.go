@@ -48,6 +48,10 @@ func (t *teller) ready(r Ready) error {
 	if ui == "" {
 		ui = "that of your Temporal"
 	}
+	var pids strings.Builder
+	for _, c := range r.Children {
+		fmt.Fprintf(&pids, " %s %d", c.Name, c.PID)
+	}
 	_, err := fmt.Fprintf(t.out, `
 Surehand is ready (%.1f s, %d processes, data in %s)
 
@@ -56,13 +60,14 @@ Surehand is ready (%.1f s, %d processes, data in %s)
   Live page     %s/ui/
   Temporal UI   %s
   Metrics       %s
+  Process ids  %s
 
 Try:
 
 %s
 
 Ctrl-C stops it, and keeps the histories.
-`, r.Seconds, len(r.Children), r.Data, r.HTTP, r.GRPC, strings.TrimSuffix(r.HTTP, "/v1"), ui, r.Metrics, r.curl)
+`, r.Seconds, len(r.Children), r.Data, r.HTTP, r.GRPC, strings.TrimSuffix(r.HTTP, "/v1"), ui, r.Metrics, &pids, r.curl)
 	return err
 }
 
