@@ -3,13 +3,11 @@
 package scenario
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -23,32 +21,6 @@ import (
 	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
 )
-
-// console is an operator's terminal: the command line, at one gateway.
-type console struct {
-	s       *stage
-	gateway string
-}
-
-// try runs surehand with these arguments and gives what it prints.
-func (c console) try(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, c.s.Process(c.gateway).Path(), append(args, "--server", c.s.GRPC[c.gateway])...)
-	var out, failed bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &failed
-	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%w: %s", err, failed.String())
-	}
-	return out.String(), nil
-}
-
-func (c console) run(t *testing.T, ctx context.Context, args ...string) string {
-	t.Helper()
-	out, err := c.try(ctx, args...)
-	if err != nil {
-		t.Errorf("surehand %v: %s", args, err)
-	}
-	return out
-}
 
 // insist repeats an act while it is refused so: a head start is ahead of the
 // handoff's history, and its end a moment behind its client's.

@@ -1,10 +1,12 @@
 package scenario
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -162,4 +164,30 @@ func oneOwner(t *testing.T, events []fleet.Event) {
 	if err := chaos.OneOwner(events); err != nil {
 		t.Error(err)
 	}
+}
+
+// console is a terminal: the command line, at one gateway.
+type console struct {
+	s       *stage
+	gateway string
+}
+
+// try runs surehand with these arguments and gives what it prints.
+func (c console) try(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, c.s.Process(c.gateway).Path(), append(args, "--server", c.s.GRPC[c.gateway])...)
+	var out, failed bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &failed
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%w: %s", err, failed.String())
+	}
+	return out.String(), nil
+}
+
+func (c console) run(t *testing.T, ctx context.Context, args ...string) string {
+	t.Helper()
+	out, err := c.try(ctx, args...)
+	if err != nil {
+		t.Errorf("surehand %v: %s", args, err)
+	}
+	return out
 }
