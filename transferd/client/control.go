@@ -108,6 +108,7 @@ type Progress struct {
 	State         handoff.TargetState
 	Pieces, Total uint32
 	Bytes         uint64
+	Lane          string // the transport that is used: local, tcp; empty before the source was reached
 }
 
 // PullResult is what a finished pull did; the target is validated.
@@ -149,7 +150,7 @@ func (c *Control) Pull(ctx context.Context, spec PullSpec, progress func(Progres
 			return PullResult{}, err
 		}
 		if progress != nil {
-			progress(Progress{State: state, Pieces: m.GetPiecesLanded(), Total: m.GetPieces(), Bytes: m.GetBytesLanded()})
+			progress(Progress{State: state, Pieces: m.GetPiecesLanded(), Total: m.GetPieces(), Bytes: m.GetBytesLanded(), Lane: m.GetLane()})
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (s *Service) Pull(m *transferv1.PullRequest, stream transferv1.Transfer_Pul
 			return s.pulled(run, stream)
 		case <-ticker.C:
 			p := run.Progress()
-			if err := stream.Send(&transferv1.PullProgress{State: rpc.TargetState(p.State), PiecesLanded: p.Pieces, Pieces: p.Total, BytesLanded: p.Bytes}); err != nil {
+			if err := stream.Send(&transferv1.PullProgress{State: rpc.TargetState(p.State), PiecesLanded: p.Pieces, Pieces: p.Total, BytesLanded: p.Bytes, Lane: p.Lane}); err != nil {
 				return rpc.Status(handoff.Errorf(handoff.CodeUnavailable, "%s", err))
 			}
 		case <-stream.Context().Done(): // the pull goes on; a repeat joins it

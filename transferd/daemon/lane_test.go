@@ -36,6 +36,38 @@ func TestARequiredLaneThatIsNotThereFailsInsteadOfAnother(t *testing.T) {
 	}
 }
 
+// ai-dynamo/nixl#1754: every report of a pull says which transport is really used, those
+// of one that is still under way as well.
+func TestEachReportOfAPullSaysItsLane(t *testing.T) {
+	for _, lane := range []string{"local", "tcp"} {
+		ph, dh := lanes[lane](t)
+		m := newMove(t, ph, attach(t, ph.cfg.EngineSocket, "p2"), dh, attach(t, dh.cfg.EngineSocket, "d2"))
+		m.open()
+		m.announce(0, 1)
+		reports, pulled := make(chan client.Progress, 1024), make(chan error, 1)
+		var got client.PullResult
+		go func() {
+			var err error
+			got, err = dh.control.Pull(background(t), m.spec(), func(p client.Progress) { reports <- p })
+			pulled <- err
+		}()
+		for p := range reports {
+			if p.Pieces == 2 && p.Lane == lane {
+				break
+			}
+			if p.Pieces > 0 && p.Lane != lane {
+				t.Fatalf("%s: %+v", lane, p)
+			}
+		}
+		m.announce(all()[2:]...)
+		check(t, m.seal())
+		check(t, <-pulled)
+		if got.Lane != lane {
+			t.Fatalf("%s: %+v", lane, got)
+		}
+	}
+}
+
 func TestABrokenRailIsPassedOver(t *testing.T) {
 	ph, p, dh, d := pair(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a rail that nobody answers on

@@ -31,6 +31,7 @@ type Landing struct {
 	shape   handoff.Shape
 	stopped chan struct{} // closed once the target is over
 	bytes   uint64        // that landed; guarded by core.mu
+	lane    string        // guarded by core.mu
 	stuck   bool          // a write failed that may still land; guarded by core.mu
 }
 
@@ -242,13 +243,21 @@ type Progress struct {
 	State         handoff.TargetState
 	Pieces, Total uint32 // landed, of how many
 	Bytes         uint64 // that came, read again ones twice
+	Lane          string // the transport that is used; empty before the source was reached
+}
+
+// By says which transport is used from now on.
+func (l *Landing) By(lane string) {
+	l.core.enter()
+	defer l.core.leave()
+	l.lane = lane
 }
 
 // Progress is how far the pull is.
 func (l *Landing) Progress() Progress {
 	l.core.enter()
 	defer l.core.leave()
-	p := Progress{Total: l.shape.Pieces(), Bytes: l.bytes}
+	p := Progress{Total: l.shape.Pieces(), Bytes: l.bytes, Lane: l.lane}
 	if r := l.core.targets.Get(l.plan.Attempt); r != nil {
 		p.State, p.Pieces = r.State, p.Total-min(r.Left, p.Total)
 	}

@@ -83,7 +83,8 @@ func TestPostedOperationsThatFailDrainTheirTarget(t *testing.T) {
 	check(t, err)
 	check(t, l.Post(4, 1))
 	check(t, l.Landed([]uint32{0, 1}, 1, 100)) // and one of which a part came
-	if got := l.Progress(); got != (Progress{handoff.TargetRunning, 2, 4, 100}) {
+	l.By("tcp")
+	if got := l.Progress(); got != (Progress{handoff.TargetRunning, 2, 4, 100, "tcp"}) {
 		t.Fatalf("%+v", got)
 	}
 	_, err = c.Undo(p, Sides{Target: true})

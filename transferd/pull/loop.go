@@ -111,13 +111,13 @@ func (l *loop) start() {
 	}
 }
 
-// describe says how much a pull moved, and by which lane.
+// describe says how much a pull moved, and by which lane, whatever became of it.
 func (l *loop) describe(span tracing.Span) {
 	p := l.landing.Progress()
 	span.Number(tracing.KeyBytes, p.Bytes)
 	span.Number(tracing.KeyPieces, uint64(p.Pieces))
-	if l.run.isDone() {
-		span.Text(tracing.KeyLane, l.run.result.Lane)
+	if p.Lane != "" {
+		span.Text(tracing.KeyLane, p.Lane)
 	}
 }
 
@@ -227,6 +227,7 @@ func (l *loop) connection(ctx context.Context, address string) error {
 		return err
 	}
 	l.result.Lane = lane.Name()
+	l.landing.By(lane.Name())
 	for {
 		if err := l.Advance(lane); err != nil {
 			return err
