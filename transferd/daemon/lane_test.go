@@ -1,7 +1,9 @@
 package daemon_test
 
 import (
+	"log/slog"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -89,12 +91,16 @@ func TestABrokenRailIsPassedOver(t *testing.T) {
 }
 
 func TestAPullWithoutChecksumsIsDeniedUnlessItsDaemonAllowsIt(t *testing.T) {
-	m := newPair(t)
+	log := &safeBuffer{}
+	m := newPair(t, func(c *daemon.Config) { c.Audit = slog.New(slog.NewTextHandler(log, nil)) })
 	m.ready()
 	spec := m.spec()
 	spec.Unchecked = true
 	_, err := m.dh.control.Pull(background(t), spec, nil)
 	wantCode(t, err, handoff.CodeDenied)
+	eventually(t, "the refusal is in the audit", func() bool {
+		return strings.Contains(log.String(), "act=refuse side=target event=refuse-pull handoff="+string(m.plan.Attempt.Handoff))
+	})
 	_, err = m.pull() // and it may still be pulled with them
 	check(t, err)
 

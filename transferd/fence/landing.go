@@ -69,6 +69,13 @@ func (c *Core) Land(p handoff.Plan, token handoff.Token) (*Landing, *Pulled, err
 	return l, nil, nil
 }
 
+// RefusePull counts and tells of a pull that was refused before it came to Land.
+func (c *Core) RefusePull(a handoff.Attempt, why error) error {
+	c.enter()
+	defer c.leave()
+	return c.refused(machineTarget, a, "pull", why)
+}
+
 // stop is called under the core's lock.
 func (l *Landing) stop() {
 	if !isClosed(l.stopped) {

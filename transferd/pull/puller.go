@@ -73,16 +73,16 @@ func New(cfg Config) *Puller {
 // asks again joins it. What ends it is its target's end.
 func (p *Puller) Pull(s Spec) (*Run, error) {
 	if s.Unchecked && !p.cfg.Unchecked {
-		return nil, handoff.Errorf(handoff.CodeDenied, "this daemon allows no pull without checksums")
+		return nil, p.cfg.Core.RefusePull(s.Plan.Attempt, handoff.Errorf(handoff.CodeDenied, "this daemon allows no pull without checksums"))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r := p.running[s.Plan.Attempt]; r != nil && !r.isDone() { // a done one only lingers on its connection
 		if r.spec.Plan != s.Plan {
-			return nil, handoff.Errorf(handoff.CodeConflict, "this attempt has another plan")
+			return nil, p.cfg.Core.RefusePull(s.Plan.Attempt, handoff.Errorf(handoff.CodeConflict, "this attempt has another plan"))
 		}
 		if r.spec.Token != s.Token {
-			return nil, handoff.Errorf(handoff.CodeStaleToken, "%s", s.Token)
+			return nil, p.cfg.Core.RefusePull(s.Plan.Attempt, handoff.Errorf(handoff.CodeStaleToken, "%s", s.Token))
 		}
 		return r, nil
 	}
