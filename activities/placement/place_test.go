@@ -154,6 +154,7 @@ func TestPlacementRefusesWithCodeReasonAndRetryAfter(t *testing.T) {
 	}{
 		"nobody":            {fleet(), request(), handoff.CodeUnavailable, ReasonNoPair, RetryAfterMax},
 		"no D":              {fleet(p("p1")), request(), handoff.CodeUnavailable, ReasonRole, RetryAfterMax},
+		"no P":              {fleet(d("d1"), d("d2")), request(), handoff.CodeUnavailable, ReasonRole, RetryAfterMax},
 		"other model":       {fleet(p("p1"), d("d1", model("x"))), request(), handoff.CodeUnavailable, ReasonModel, RetryAfterMax},
 		"other revision":    {fleet(p("p1"), d("d1", revision("r2"))), request(), handoff.CodeUnavailable, ReasonRevision, RetryAfterMax},
 		"asked revision":    {fleet(p("p1"), d("d1")), request(func(r *Request) { r.Revision = "r9" }), handoff.CodeUnavailable, ReasonRevision, RetryAfterMax},

@@ -1,7 +1,7 @@
-// Package planted holds the museum's bugs of the byte mover, as changes of this
-// repository's own text: each is what another system really had. The test that
-// transferd/README.md names beside a row has to fail with its bug and pass without;
-// go run ./e2e/cmd/mutants -museum shows it for every row.
+// Package planted holds the museum's bugs as changes of this repository's own text:
+// each is what another system really had. The test that the museum's table names
+// beside a row (transferd/README.md, e2e/MUSEUM.md) has to fail with its bug and pass
+// without; go run ./e2e/cmd/mutants -museum shows it for every row.
 package planted
 
 import (

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/surehand/surehand/activities/engine/vllm"
 	"github.com/surehand/surehand/activities/engine/vllm/vllmtest"
 	"github.com/surehand/surehand/contracts/handoff"
@@ -51,13 +53,14 @@ func TestNoPrefillRunsWithoutRoomOnD(t *testing.T) {
 		do   func(*vllmtest.Engine)
 		want handoff.Code
 	}{
-		"waiting":           {do: func(e *vllmtest.Engine) { e.Set(func(f *vllmtest.Faults) { f.Waiting = 9 }) }, want: handoff.CodeCapacity},
-		"no free block":     {d: vllmtest.Options{Blocks: 64, BlockTokens: 16}, do: func(e *vllmtest.Engine) { e.Set(func(f *vllmtest.Faults) { f.Usage = 1 }) }, want: handoff.CodeCapacity},
-		"other revision":    {d: vllmtest.Options{Root: "fake@r2"}, want: handoff.CodeMismatch},
-		"other version":     {d: vllmtest.Options{Version: "0.33.0"}, want: handoff.CodeMismatch},
-		"other model":       {d: vllmtest.Options{Model: "other"}, want: handoff.CodeMismatch},
-		"dead":              {do: func(e *vllmtest.Engine) { e.Kill() }, want: handoff.CodeEngine},
-		"metrics that fail": {do: func(e *vllmtest.Engine) { e.Set(func(f *vllmtest.Faults) { f.MetricsStatus = 500 }) }, want: handoff.CodeEngine},
+		"waiting":             {do: func(e *vllmtest.Engine) { e.Set(func(f *vllmtest.Faults) { f.Waiting = 9 }) }, want: handoff.CodeCapacity},
+		"no free block":       {d: vllmtest.Options{Blocks: 64, BlockTokens: 16}, do: func(e *vllmtest.Engine) { e.Set(func(f *vllmtest.Faults) { f.Usage = 1 }) }, want: handoff.CodeCapacity},
+		"none for the answer": {d: vllmtest.Options{Blocks: 4, BlockTokens: 4}, do: func(e *vllmtest.Engine) { e.Set(func(f *vllmtest.Faults) { f.Usage = .25 }) }, want: handoff.CodeCapacity}, // 10 + 3 tokens
+		"other revision":      {d: vllmtest.Options{Root: "fake@r2"}, want: handoff.CodeMismatch},
+		"other version":       {d: vllmtest.Options{Version: "0.33.0"}, want: handoff.CodeMismatch},
+		"other model":         {d: vllmtest.Options{Model: "other"}, want: handoff.CodeMismatch},
+		"dead":                {do: func(e *vllmtest.Engine) { e.Kill() }, want: handoff.CodeEngine},
+		"metrics that fail":   {do: func(e *vllmtest.Engine) { e.Set(func(f *vllmtest.Faults) { f.MetricsStatus = 500 }) }, want: handoff.CodeEngine},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, []vllmtest.Options{{}}, []vllmtest.Options{c.d}, nil)
@@ -281,8 +284,12 @@ func TestAPrefillThatTransfersNothingIsRefusedOrCounted(t *testing.T) {
 	x.attach()
 	x.must(x.commit)
 	x.whole()
-	if x.counts.Recomputed == 0 || r.d[0].Seen().Locals != 1 {
-		t.Errorf("%+v", x.counts)
+	var counted dto.Metric
+	if err := r.metrics.recomputed.Write(&counted); err != nil {
+		t.Fatal(err)
+	}
+	if n := counted.GetCounter().GetValue(); x.counts.Recomputed == 0 || r.d[0].Seen().Locals != 1 || n != 1 {
+		t.Errorf("%+v, %g counted", x.counts, n)
 	}
 	r.clean()
 }

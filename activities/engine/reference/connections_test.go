@@ -3,6 +3,7 @@ package reference
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -59,7 +60,26 @@ func (s *scripted) Prefill(_ *enginev1.PrefillRequest, stream enginev1.Engine_Pr
 
 func serve(t *testing.T, s *scripted) engine.Engine {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	connections := NewConnections(nil, 0)
+	address, stop := start(t, s, "127.0.0.1:0")
+	t.Cleanup(func() {
+		closeAll(t, connections)
+		stop()
+	})
+	e, err := connections.Engine(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := connections.Engine(address); err != nil || len(connections.byAddr) != 1 || again == nil {
+		t.Errorf("%d connections to one address, %v", len(connections.byAddr), err)
+	}
+	return e
+}
+
+// start is the engine's process.
+func start(t *testing.T, s *scripted, at string) (address string, stop func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,22 +87,12 @@ func serve(t *testing.T, s *scripted) engine.Engine {
 	enginev1.RegisterEngineServer(server, s)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	connections := NewConnections(nil, 0)
-	t.Cleanup(func() {
-		closeAll(t, connections)
+	return listener.Addr().String(), func() {
 		server.Stop()
-		if err := <-served; err != nil {
+		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began
 			t.Error(err)
 		}
-	})
-	e, err := connections.Engine(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
 	}
-	if again, err := connections.Engine(listener.Addr().String()); err != nil || len(connections.byAddr) != 1 || again == nil {
-		t.Errorf("%d connections to one address, %v", len(connections.byAddr), err)
-	}
-	return e
 }
 
 var plan = handoff.Plan{Attempt: handoff.Attempt{Handoff: "h", Epoch: 1, Nonce: 1}}
@@ -181,4 +191,40 @@ func TestAnEngineThatIsGoneIsUnavailableAtOnce(t *testing.T) {
 	if _, err := connections.Engine("127.0.0.1:1"); handoff.CodeOf(err) != handoff.CodeUnavailable {
 		t.Error(err)
 	}
+}
+
+// ai-dynamo/dynamo#8965 (T-47): an engine that is back where it was is asked again, over
+// the same connection, without anybody's help.
+func TestAnEngineThatComesBackIsReachedAgain(t *testing.T) {
+	there := &scripted{attach: func(enginev1.Engine_AttachServer) error {
+		return rpc.Status(handoff.Errorf(handoff.CodeGone, "nothing to attach to"))
+	}}
+	connections := NewConnections(nil, 0)
+	defer closeAll(t, connections)
+	address, stop := start(t, there, "127.0.0.1:0")
+	e, err := connections.Engine(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := func() handoff.Code {
+		return handoff.CodeOf(e.Attach(t.Context(), plan, handoff.Token{}, 0, func(engine.DecodeEvent) error { return nil }))
+	}
+	for range 3 {
+		for end := time.Now().Add(20 * time.Second); asked() != handoff.CodeGone; {
+			if time.Now().After(end) {
+				t.Fatal("an engine that is back is not reached")
+			}
+		}
+		stop()
+		for end := time.Now().Add(20 * time.Second); ; { // until nobody was found there
+			if _, err := e.Reserve(t.Context(), engine.Reservation{Plan: plan}); handoff.CodeOf(err) == handoff.CodeEngine {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("an engine that is away is not noticed")
+			}
+		}
+		_, stop = start(t, there, address)
+	}
+	stop()
 }

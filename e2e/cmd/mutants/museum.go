@@ -8,14 +8,14 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/surehand/surehand/e2e/planted"
 )
 
-// museumTable says which bug of another system is planted where, and which test
-// has to find it; moverTable is that of the byte mover, whose bugs are e2e/planted's.
+// The tables of the museum say which test has to find the bug of a row.
 const (
 	museumTable = "e2e/MUSEUM.md"
 	moverTable  = "transferd/README.md"
@@ -25,79 +25,14 @@ const (
 const museumLimit = time.Minute
 
 var (
-	museumRow    = regexp.MustCompile("(?m)^\\| ([TV]-\\d\\d) \\|.*\\| `(Test\\w+)` in `([\\w/.]+)` \\| `([\\w/.]+\\.go)`: `([^`]+)`(?: by `(Test\\w+)` in `([\\w/.]+)`)? \\|$")
-	moverRow     = regexp.MustCompile("(?m)^\\| (R-\\d\\d) \\|.*\\| `(Test\\w+)` in `([\\w/.]+)` \\|$")
-	errMuseumRow = fmt.Errorf("%s has no row with a line to plant", museumTable)
+	museumRow = regexp.MustCompile("(?m)^\\| ([TV]-\\d\\d) \\|.*\\| `(Test\\w+)` in `([\\w/.]+)` \\| `e2e/planted`(?: by `(Test\\w+)` in `([\\w/.]+)`)? \\|$")
+	moverRow  = regexp.MustCompile("(?m)^\\| (R-\\d\\d) \\|.*\\| `(Test\\w+)` in `([\\w/.]+)` \\|$")
 )
-
-// exhibit is one row.
-type exhibit struct {
-	row  string
-	test string
-	m    *mutant
-}
-
-// exhibits reads the table; each file's mutants are made once, so that the
-// numbers are one's own.
-func exhibits() ([]exhibit, []*mutant, error) {
-	text, err := os.ReadFile(museumTable)
-	if err != nil {
-		return nil, nil, err
-	}
-	of := map[string][]*mutant{}
-	next := 1
-	var out []exhibit
-	var all []*mutant
-	for _, r := range museumRow.FindAllStringSubmatch(string(text), -1) {
-		row, test, file, source, from := r[1], r[2], r[3], r[4], strings.ReplaceAll(r[5], `\|`, "|")
-		if r[6] != "" {
-			test, file = r[6], r[7]
-		}
-		if of[source] == nil {
-			if of[source], err = findIn(source, nil, &next); err != nil {
-				return nil, nil, err
-			}
-		}
-		found := false
-		for _, m := range of[source] {
-			if m.from != from {
-				continue
-			}
-			copied := *m
-			copied.tests = []suite{{"./" + path.Dir(file), ""}}
-			out = append(out, exhibit{row, test, &copied})
-			all = append(all, m)
-			found = true
-			break
-		}
-		if !found {
-			return nil, nil, fmt.Errorf("%s: %s has no mutant of %q", row, source, from)
-		}
-	}
-	if len(out) == 0 {
-		return nil, nil, errMuseumRow
-	}
-	return out, unique(all), nil
-}
-
-func unique(all []*mutant) (out []*mutant) {
-	seen := map[int]bool{}
-	for _, m := range all {
-		if !seen[m.id] {
-			seen[m.id] = true
-			out = append(out, m)
-		}
-	}
-	return out
-}
 
 // runMuseum plants each row's bug: its test fails with it and passes without.
 func runMuseum(ctx context.Context, dir, only string) error {
 	t := &museum{}
-	if err := t.lines(ctx, dir, only); err != nil {
-		return err
-	}
-	if err := t.mover(ctx, dir, only); err != nil {
+	if err := t.texts(ctx, dir, only); err != nil {
 		return err
 	}
 	if t.missed > 0 || t.rows == 0 {
@@ -132,24 +67,44 @@ func (t *museum) shows(ctx context.Context, row, test, bug string, without, with
 	return nil
 }
 
-// mover plants the bugs of the byte mover, each in a build of its own.
-func (t *museum) mover(ctx context.Context, dir, only string) error {
-	text, err := os.ReadFile(moverTable)
+// finders are the tests of the rows whose bugs are e2e/planted's.
+func finders() (map[string]suiteTest, error) {
+	out := map[string]suiteTest{}
+	for table, row := range map[string]*regexp.Regexp{museumTable: museumRow, moverTable: moverRow} {
+		text, err := os.ReadFile(table)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+			test, file := m[2], m[3]
+			if len(m) > 4 && m[4] != "" {
+				test, file = m[4], m[5]
+			}
+			out[m[1]] = suiteTest{suite{"./" + path.Dir(file), ""}, test}
+		}
+	}
+	return out, nil
+}
+
+type suiteTest struct {
+	suite suite
+	name  string
+}
+
+// texts plants the changes of text, each in a build of its own.
+func (t *museum) texts(ctx context.Context, dir, only string) error {
+	tests, err := finders()
 	if err != nil {
 		return err
 	}
-	tests := map[string][2]string{}
-	for _, m := range moverRow.FindAllStringSubmatch(string(text), -1) {
-		tests[m[1]] = [2]string{m[2], "./" + path.Dir(m[3])}
-	}
 	clean := map[string]*binary{} // by package
-	for i, b := range planted.Bugs {
+	for i, b := range slices.Concat(planted.Orchestrator, planted.Mover) {
 		if !strings.Contains(b.Row, only) {
 			continue
 		}
-		test, s := tests[b.Row][0], suite{tests[b.Row][1], ""}
+		test, s := tests[b.Row].name, tests[b.Row].suite
 		if test == "" {
-			return fmt.Errorf("%s has no row %s", moverTable, b.Row)
+			return fmt.Errorf("no table of a museum has the row %s with its test", b.Row)
 		}
 		if clean[s.pkg] == nil {
 			if clean[s.pkg], err = compileSuite(ctx, dir, "", s, 1000+len(clean)); err != nil {
@@ -200,39 +155,4 @@ func replaced(dir string, b planted.Bug) (string, error) {
 	}
 	name := filepath.Join(dir, b.Row+".json")
 	return name, os.WriteFile(name, text, 0o644)
-}
-
-// lines plants the table's lines, all of them in one build.
-func (t *museum) lines(ctx context.Context, dir, only string) error {
-	rows, changed, err := exhibits()
-	if err != nil {
-		return err
-	}
-	path, err := overlay(dir, changed)
-	if err != nil {
-		return err
-	}
-	built := map[string]*binary{} // by package
-	for _, x := range rows {
-		if !strings.Contains(x.row, only) {
-			continue
-		}
-		s := x.m.tests[0]
-		if built[s.pkg] == nil {
-			if built[s.pkg], err = compileSuite(ctx, dir, path, s, len(built)); err != nil {
-				return err
-			}
-		}
-		b := *built[s.pkg]
-		b.suite = s
-		run := func(mutant int) func() (string, string, error) {
-			return func() (string, string, error) {
-				return b.run(ctx, museumLimit, []string{x.test}, fmt.Sprintf("SUREHAND_MUTANT=%d", mutant))
-			}
-		}
-		if err := t.shows(ctx, x.row, x.test, x.m.String(), run(0), run(x.m.id)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,7 +1,7 @@
 package planted
 
-// Bugs are those of transferd/README.md's museum, in its order.
-var Bugs = []Bug{
+// Mover are those of the byte mover, transferd/README.md's (R-…), in its order.
+var Mover = []Bug{
 	{Row: "R-01", About: "what landed is not compared with what P sealed", Edits: []Edit{
 		{"transferd/pull/sink.go", "l.digests != nil && e.Check != l.digests[e.Piece]", "false"},
 		{"transferd/pull/ask.go", "if l.checks[i] == d {", "if l.checks[i] == d || true {"},
