@@ -26,8 +26,8 @@ import (
 var lets = map[string]string{"http": "caller/acme", "grpc": "caller/acme", "engine": "orchestrator/g9", "control": "orchestrator/g9", "peer": "transferd/tx"}
 
 // A fleet between hosts: whatever listens off loopback speaks TLS, and nothing
-// else, to those who show a certificate of its authority, of the right role.
-// Behind it, who is nobody's caller is refused everywhere, and another tenant's
+// else, to those who show a certificate of its authority, of the right role; over HTTP
+// also to those who show none, for which there are keys. Behind it, who is nobody's caller is refused everywhere, and another tenant's
 // handoff is not there. What asks nobody is on loopback, and on the list.
 func TestEveryPortOffLoopbackWantsACertificate(t *testing.T) {
 	o := chaos.Options()
@@ -78,6 +78,11 @@ func TestEveryPortOffLoopbackWantsACertificate(t *testing.T) {
 			t.Errorf("%s submits by gRPC: %v, want %s", who, err, want)
 		}
 	}
+	for key, want := range map[string]int{g.keys[acme]: http.StatusOK, "": http.StatusUnauthorized} {
+		if got := g.keyed(t, key); got != want {
+			t.Errorf("without a certificate, with the key %q: %d, want %d", key, got, want)
+		}
+	}
 	for who, want := range map[string]int{acme: http.StatusOK, other: http.StatusNotFound, "whoever": http.StatusUnauthorized} {
 		c := g.web(t, "caller/"+who, false)
 		r, err := c.Get("https://" + g.HTTP["g1"] + "/v1/handoffs/" + a.Handoff + "/events")
@@ -94,6 +99,28 @@ func TestEveryPortOffLoopbackWantsACertificate(t *testing.T) {
 		}
 		c.CloseIdleConnections()
 	}
+}
+
+// keyed asks a gateway over HTTPS with a key, or none, and no certificate.
+func (g *guarded) keyed(t *testing.T, key string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+g.HTTP["g1"]+"/v1/models", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: g.shows(t, "", false)}}
+	answer, err := c.Do(r)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	if err := answer.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	return answer.StatusCode
 }
 
 // closed tries every way past a listener's handshake that must fail, and the one
@@ -117,7 +144,12 @@ func (g *guarded) closed(t *testing.T, l fleet.Listener, purpose string) string 
 		t.Error(err)
 	}
 	wrong := map[string]string{"engine": "transferd/td1", "control": "transferd/td1", "peer": "orchestrator/g1"}[purpose]
-	bad := map[string]*tls.Config{"without a certificate": g.shows(t, "", false), "of another authority": g.shows(t, lets[purpose], true)}
+	bad := map[string]*tls.Config{"of another authority": g.shows(t, lets[purpose], true)}
+	if nobody := g.shows(t, "", false); purpose != "http" {
+		bad["without a certificate"] = nobody
+	} else if err := handshake(t, l, nobody); err != nil { // a tenant with a key, a balancer's probe
+		t.Errorf("%s (%s) refuses whoever has no certificate: %s", l.Process, purpose, err)
+	}
 	if wrong != "" {
 		bad["of another role"] = g.shows(t, wrong, false)
 	}
@@ -131,7 +163,7 @@ func (g *guarded) closed(t *testing.T, l fleet.Listener, purpose string) string 
 	}
 	switch purpose {
 	case "http":
-		return fmt.Sprintf("mutual TLS; behind it %d routes refused", g.routes(t, l.Address))
+		return fmt.Sprintf("TLS; behind it %d routes refused", g.routes(t, l.Address))
 	case "grpc":
 		return fmt.Sprintf("mutual TLS; behind it %d methods refused", g.methods(t, l.Address))
 	}
@@ -147,8 +179,10 @@ func (g *guarded) shows(t *testing.T, path string, stranger bool) *tls.Config {
 	}
 	c.InsecureSkipVerify = true // whom the caller believes is not what is asked here
 	c.NextProtos = []string{"h2", "http/1.1"}
-	if path == "" {
-		c.Certificates = nil
+	shown := c.Certificates[0]
+	c.Certificates = nil
+	if path != "" { // also to who asks for another authority's
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &shown, nil }
 	}
 	return c
 }

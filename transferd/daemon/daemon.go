@@ -39,7 +39,7 @@ type Config struct {
 	Control          string       // unix:///path, or host:port
 	Peer             string       // host:port
 	Advertise        string       // host:port told to others; empty: what is listened on
-	Metrics          string       // loopback host:port; empty: none
+	Metrics          string       // host:port, or unix:///path; empty: none
 	TraceFile        string       // empty: none
 	Audit            *slog.Logger // a line for each grant, refusal and revocation; nil: none
 	Lease            time.Duration
@@ -53,6 +53,7 @@ type Config struct {
 	TLS              *tls.Config // of the peer side, both ways, and of the control side; nil: loopback only
 	CUDA             string      // the driver library; empty: no device memory
 	ControlTLS       *tls.Config // of the control side; nil: TLS
+	MetricsTLS       *tls.Config // off loopback; nil: loopback only
 	Log              *slog.Logger
 }
 
@@ -151,7 +152,7 @@ func (d *Daemon) listen() (err error) {
 		return err
 	}
 	if cfg.Metrics != "" {
-		d.metrics, err = metrics.Listen(cfg.Metrics, d.core)
+		d.metrics, err = metrics.Listen(cfg.Metrics, cfg.MetricsTLS, d.core)
 	}
 	return err
 }

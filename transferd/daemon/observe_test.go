@@ -3,8 +3,10 @@ package daemon_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +18,8 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/client"
 	"github.com/surehand/surehand/transferd/daemon"
+	"github.com/surehand/surehand/transferd/identity"
+	trial "github.com/surehand/surehand/transferd/identity/authority"
 )
 
 func get(t *testing.T, url string) (int, string) {
@@ -63,6 +67,41 @@ func TestMetricsTellBytesOfCommitsApartFromBytesThatMoved(t *testing.T) {
 	for _, want := range []string{"surehand_transferd_committed_bytes_total 98404", `surehand_transferd_fenced_total{code="conflict"} 1`, "surehand_transferd_quarantined_bytes 0"} {
 		if !strings.Contains(text, want) {
 			t.Fatalf("no %q in %s", want, text)
+		}
+	}
+}
+
+// Off loopback a probe needs no certificate, and metrics do.
+func TestMetricsLeaveLoopbackByTLSOnly(t *testing.T) {
+	dir := t.TempDir()
+	bare := daemon.Config{Node: "td", Data: dir, EngineSocket: filepath.Join(dir, "e.sock"), Control: "unix://" + filepath.Join(dir, "c.sock"), Peer: "127.0.0.1:0", Metrics: "0.0.0.0:0"}
+	if _, err := daemon.Start(bare); err == nil || !strings.Contains(err.Error(), "loopback") {
+		t.Fatal(err)
+	}
+	by, err := trial.New()
+	check(t, err)
+	files, err := by.Write(t.TempDir(), "own", trial.Leaf{})
+	check(t, err)
+	h := startHost(t, "td", func(c *daemon.Config) {
+		c.Metrics = "0.0.0.0:0"
+		c.MetricsTLS, err = identity.Listener(files, false)
+		check(t, err)
+	})
+	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	check(t, err)
+	_, port, err := net.SplitHostPort(h.MetricsAddress())
+	check(t, err)
+	for _, c := range []struct {
+		path  string
+		certs []tls.Certificate
+		want  int
+	}{{"/healthz", nil, http.StatusOK}, {"/metrics", nil, http.StatusForbidden}, {"/metrics", []tls.Certificate{pair}, http.StatusOK}} {
+		web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: c.certs}}}
+		r, err := web.Get("https://127.0.0.1:" + port + c.path)
+		check(t, err)
+		check(t, r.Body.Close())
+		if r.StatusCode != c.want {
+			t.Errorf("%s with %d certificates: %d, want %d", c.path, len(c.certs), r.StatusCode, c.want)
 		}
 	}
 }

@@ -1,9 +1,10 @@
-// Package metrics serves a transferd's Prometheus metrics and its health, on
-// loopback only. Nothing here names an attempt: labels are few and fixed.
+// Package metrics serves a transferd's Prometheus metrics and its health. Nothing here
+// names an attempt: labels are few and fixed.
 package metrics
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/fence"
+	"github.com/surehand/surehand/transferd/identity"
 	"github.com/surehand/surehand/transferd/internal/native"
 )
 
@@ -93,16 +95,18 @@ type Server struct {
 	server   *http.Server
 }
 
-// Listen opens a loopback address, or unix:///path, a socket of mode 0600.
-func Listen(address string, core *fence.Core) (*Server, error) {
-	l, err := listen(address)
+// Listen opens unix:///path, a socket of mode 0600, or host:port: on loopback in clear
+// text, elsewhere with TLS, and not without. There metrics are for callers with a
+// certificate; probes of health show none.
+func Listen(address string, secure *tls.Config, core *fence.Core) (*Server, error) {
+	l, err := listen(address, secure)
 	if err != nil {
 		return nil, fmt.Errorf("metrics address: %w", err)
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{core}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", identity.Shown(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !core.IsReady() {
@@ -114,7 +118,7 @@ func Listen(address string, core *fence.Core) (*Server, error) {
 	return &Server{listener: l, server: &http.Server{Handler: mux, ReadHeaderTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout, MaxHeaderBytes: 16 << 10}}, nil
 }
 
-func listen(address string) (net.Listener, error) {
+func listen(address string, secure *tls.Config) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
@@ -125,14 +129,21 @@ func listen(address string) (net.Listener, error) {
 		}
 		return l, nil
 	}
-	l, err := net.Listen("tcp", address)
+	at, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
-		return nil, errors.Join(fmt.Errorf("%s is not loopback", l.Addr()), l.Close())
+	if !at.IP.IsLoopback() && secure == nil {
+		return nil, fmt.Errorf("%s is not loopback, and there is no certificate", address)
 	}
-	return l, nil
+	l, err := net.ListenTCP("tcp", at)
+	if err != nil {
+		return nil, err
+	}
+	if at.IP.IsLoopback() {
+		return l, nil
+	}
+	return tls.NewListener(l, secure), nil
 }
 
 // Address is the address that is really listened on.

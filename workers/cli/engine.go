@@ -89,7 +89,7 @@ func newEngine(w *Work) *cobra.Command {
 	f.IntVar(&e.SerialBelow, "serial-below", handoff.OverlapTokens, "prompts of fewer tokens are announced once they are computed, not layer by layer (task bench:overlap measures it)")
 	f.BoolVar(&e.Poison, "poison", false, "fill freed memory with NaN instead of zeros")
 	f.DurationVar(&e.Grace, "grace", 0, "for running attempts, after SIGTERM (default 5s)")
-	f.StringVar(&e.metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")
+	f.StringVar(&e.metrics, "metrics", "", metricsUsage)
 	e.secure.flags(f)
 	e.traces.flags(c)
 	for _, name := range []string{"role", "id", "transferd-socket", "transferd-control"} {
@@ -157,7 +157,7 @@ func (e *engineFlags) run(c *cobra.Command) (err error) {
 		return err
 	}
 	if e.metrics != "" {
-		server, err := telemetry.Serve(e.metrics, metrics, attached(running))
+		server, err := watched(e.metrics, e.secure.files, metrics, attached(running))
 		if err != nil {
 			return err
 		}

@@ -72,9 +72,9 @@ func newServe() *cobra.Command {
 	f.StringVar(&s.listen.HTTP, "listen", "127.0.0.1:8080", "HTTP address")
 	f.StringVar(&s.listen.GRPC, "grpc", "127.0.0.1:8081", "gRPC address")
 	f.StringVar(&s.advertise, "advertise", "", "gRPC address at which workers and gateways reach this process (default: the one listened on)")
-	f.StringVar(&s.listen.Cert, "tls-cert", "", "PEM file of the certificate of both listeners")
+	f.StringVar(&s.listen.Cert, "tls-cert", "", "PEM file of the certificate of both listeners; read again when it changed, as the next two")
 	f.StringVar(&s.listen.Key, "tls-key", "", "PEM file of its key")
-	f.StringVar(&s.listen.ClientCA, "tls-client-ca", "", "PEM file of the CA whose certificates callers must show")
+	f.StringVar(&s.listen.ClientCA, "tls-client-ca", "", "PEM file of the CA of callers' certificates; over gRPC all must show one, over HTTP only who has no key of --access")
 	f.StringVar(&s.access, "access", "", "YAML file of who may call: tenants, operators, their keys and limits (default: every caller is believed; loopback only)")
 	f.BoolVar(&s.journal, "journal", false, "keep the tokens of every answer for a while, whether its request asks for that or not")
 	f.DurationVar(&s.grace, "grace", gateway.DefaultGrace, "for streams, after SIGTERM")
@@ -112,6 +112,7 @@ func (s *serveFlags) run(c *cobra.Command) (err error) {
 		}
 		defer func() { err = errors.Join(err, profiles.Close()) }()
 	}
+	s.listen.Keyed = s.access != ""
 	listeners, err := s.listen.Open()
 	if err != nil {
 		return err

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/surehand/surehand/transferd/identity"
 )
 
-// clientTLS is how we speak to others: whom we trust and who we are. It is nil
-// when nothing is given.
+// clientTLS is how we speak to others: whom we trust and who we are, by the newest
+// certificate in its files. It is nil when nothing is given.
 func clientTLS(ca, cert, key string) (*tls.Config, error) {
 	if ca == "" && cert == "" && key == "" {
 		return nil, nil
@@ -29,11 +31,11 @@ func clientTLS(ca, cert, key string) (*tls.Config, error) {
 		}
 	}
 	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
+		own, err := identity.Pair(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("TLS certificate: %w", err)
+			return nil, fmt.Errorf("TLS: %w", err)
 		}
-		c.Certificates = []tls.Certificate{pair}
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own() }
 	}
 	return c, nil
 }

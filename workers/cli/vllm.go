@@ -59,7 +59,7 @@ func newVLLM() *cobra.Command {
 	f.BoolVar(&v.Plaintext, "vllm-plaintext", false, "permit http to a server on another host")
 	f.DurationVar(&v.QueueWait, "queue-wait", vllmengine.DefaultQueueWait, "for blocks of the server, before a reservation is refused")
 	f.DurationVar(&v.Grace, "grace", 0, "for running attempts, after SIGTERM (default 5s)")
-	f.StringVar(&v.metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")
+	f.StringVar(&v.metrics, "metrics", "", metricsUsage)
 	v.secure.flags(f)
 	v.traces.flags(c)
 	for _, name := range []string{"url", "role", "id", "connector-socket", "transferd-control"} {
@@ -109,7 +109,7 @@ func (v *vllmFlags) run(c *cobra.Command) (err error) {
 		return err
 	}
 	if v.metrics != "" {
-		server, err := telemetry.Serve(v.metrics, metrics, attached(running))
+		server, err := watched(v.metrics, v.secure.files, metrics, attached(running))
 		if err != nil {
 			return err
 		}

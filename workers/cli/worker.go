@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/surehand/surehand/transferd/identity"
 	"github.com/surehand/surehand/workers/telemetry"
 )
 
@@ -20,7 +21,7 @@ func newWorker() *cobra.Command {
 		Use: "worker", Short: "Temporal worker without a gateway", Long: workerLong, GroupID: groupProcess, Args: cobra.NoArgs,
 		Example: "  surehand worker --temporal 127.0.0.1:7233 --redis redis://127.0.0.1:6379 --metrics 127.0.0.1:9464",
 	}
-	c.Flags().StringVar(&metrics, "metrics", "", "loopback address of /metrics, /healthz and /readyz (default: none)")
+	c.Flags().StringVar(&metrics, "metrics", "", metricsUsage)
 	b.flags(c)
 	traces.flags(c)
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
@@ -45,7 +46,7 @@ func newWorker() *cobra.Command {
 		}
 		defer func() { err = errors.Join(err, o.close()) }()
 		if metrics != "" {
-			server, err := telemetry.Serve(metrics, registry, o.Ready)
+			server, err := watched(metrics, identity.Files{Cert: b.peerCert, Key: b.peerKey, CA: b.peerCA}, registry, o.Ready)
 			if err != nil {
 				return err
 			}

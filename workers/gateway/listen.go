@@ -2,11 +2,11 @@ package gateway
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
+
+	"github.com/surehand/surehand/transferd/identity"
 )
 
 // ErrPlaintext refuses a listener that other machines could reach without the
@@ -16,59 +16,50 @@ var ErrPlaintext = errors.New("not a loopback address")
 // Listen is where a gateway listens, and under which keys.
 type Listen struct {
 	HTTP, GRPC string // host:port; port 0 takes a free one; empty HTTP or GRPC: none
-	Cert, Key  string // PEM files; both or neither
-	ClientCA   string // PEM file; callers must show a certificate of it
+	Cert, Key  string // PEM files, read again when they changed; both or neither
+	ClientCA   string // PEM file of the authority of callers' certificates
+	// Keyed: callers without a certificate are told apart by their keys, so that
+	// over HTTP none has to show one. Over gRPC all must, who has an authority.
+	Keyed bool
 }
 
 // Listeners are bound but not served yet, so that their addresses can be told
 // to others first.
 type Listeners struct {
-	http, grpc net.Listener
-	secure     *tls.Config
+	http, grpc             net.Listener
+	secureHTTP, secureGRPC *tls.Config
 }
 
 // Open binds. Off loopback HTTP needs TLS, and gRPC needs TLS with a client CA:
 // its Reader service takes orders from workers.
 func (l Listen) Open() (*Listeners, error) {
-	secure, err := l.secure()
+	open, err := l.secure()
 	if err != nil {
 		return nil, err
 	}
-	open := &Listeners{secure: secure}
-	if open.http, err = bind("HTTP", l.HTTP, secure != nil, "give a TLS certificate and key"); err != nil {
+	if open.http, err = bind("HTTP", l.HTTP, open.secureHTTP != nil, "give a TLS certificate and key"); err != nil {
 		return nil, err
 	}
-	if open.grpc, err = bind("gRPC", l.GRPC, secure != nil && l.ClientCA != "", "give a TLS certificate and key and a client CA"); err != nil {
+	if open.grpc, err = bind("gRPC", l.GRPC, open.secureGRPC != nil && l.ClientCA != "", "give a TLS certificate and key and a client CA"); err != nil {
 		return nil, errors.Join(err, open.Close())
 	}
 	return open, nil
 }
 
-func (l Listen) secure() (*tls.Config, error) {
+func (l Listen) secure() (*Listeners, error) {
 	if (l.Cert == "") != (l.Key == "") || l.ClientCA != "" && l.Cert == "" {
 		return nil, errors.New("a TLS certificate needs its key, and a client CA needs both")
 	}
 	if l.Cert == "" {
-		return nil, nil
+		return &Listeners{}, nil
 	}
-	pair, err := tls.LoadX509KeyPair(l.Cert, l.Key)
+	files := identity.Files{Cert: l.Cert, Key: l.Key, CA: l.ClientCA}
+	web, err := identity.Listener(files, !l.Keyed, "h2", "http/1.1")
 	if err != nil {
-		return nil, fmt.Errorf("TLS certificate: %w", err)
+		return nil, err
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}
-	if l.ClientCA == "" {
-		return c, nil
-	}
-	pem, err := os.ReadFile(l.ClientCA)
-	if err != nil {
-		return nil, fmt.Errorf("client CA: %w", err)
-	}
-	c.ClientCAs = x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("client CA: %s holds no certificate", l.ClientCA)
-	}
-	c.ClientAuth = tls.RequireAndVerifyClientCert
-	return c, nil
+	calls, err := identity.Listener(files, true, "h2")
+	return &Listeners{secureHTTP: web, secureGRPC: calls}, err
 }
 
 // bind checks before it listens: not even for a moment is a port open wrongly.

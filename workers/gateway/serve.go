@@ -35,15 +35,13 @@ func (g *Gateway) Serve(l *Listeners) *Running {
 			Protocols:      protocols(),
 		}
 		listener := l.http
-		if l.secure != nil {
-			c := l.secure.Clone()
-			c.NextProtos = []string{"h2", "http/1.1"}
-			listener = tls.NewListener(listener, c)
+		if l.secureHTTP != nil {
+			listener = tls.NewListener(listener, l.secureHTTP)
 		}
 		r.run(func() error { return r.http.Serve(listener) })
 	}
 	if l.grpc != nil {
-		r.grpc, r.health = g.grpcServer(l.secure)
+		r.grpc, r.health = g.grpcServer(l.secureGRPC)
 		r.run(func() error { return r.grpc.Serve(l.grpc) })
 		r.run(func() error { g.watchReady(r.health); return nil })
 	}

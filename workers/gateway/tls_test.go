@@ -56,10 +56,16 @@ func selfSigned(t *testing.T) (cert, key string) {
 	return write("cert.pem", "CERTIFICATE", signed), write("key.pem", "EC PRIVATE KEY", secret)
 }
 
-func TestWithAClientCAStrangersGetNothing(t *testing.T) {
+func TestWithAClientCAStrangersGetNothing(t *testing.T) { strangers(t, false) }
+
+// Where callers have keys a gateway of a fleet, whose gRPC is for certificates only,
+// serves clients that have none over HTTP, and a balancer's probes.
+func TestWhereCallersHaveKeysHTTPTakesThemWithoutACertificate(t *testing.T) { strangers(t, true) }
+
+func strangers(t *testing.T, keyed bool) {
 	cert, key := selfSigned(t)
 	// Off loopback this is what a listener needs, and all it needs.
-	l, err := Listen{HTTP: "0.0.0.0:0", GRPC: "0.0.0.0:0", Cert: cert, Key: key, ClientCA: cert}.Open()
+	l, err := Listen{HTTP: "0.0.0.0:0", GRPC: "0.0.0.0:0", Cert: cert, Key: key, ClientCA: cert, Keyed: keyed}.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +94,7 @@ func TestWithAClientCAStrangersGetNothing(t *testing.T) {
 		secure := &tls.Config{RootCAs: roots, Certificates: c.certs, MinVersion: tls.VersionTLS13}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}}
 		res, err := client.Get("https://127.0.0.1:" + httpPort + "/healthz")
-		if (err == nil) != c.known {
+		if (err == nil) != (c.known || keyed) {
 			t.Errorf("%s over HTTP: %v", c.name, err)
 		}
 		if err == nil {

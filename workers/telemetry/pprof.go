@@ -11,7 +11,7 @@ const profileTimeout = 10 * time.Minute
 
 // Pprof serves Go's profiles of this process on a loopback address until Close.
 func Pprof(address string) (*Server, error) {
-	listener, err := listen(address)
+	listener, err := listen(address, nil)
 	if err != nil {
 		return nil, err
 	}

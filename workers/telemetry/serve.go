@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/surehand/surehand/transferd/identity"
 )
 
 const (
@@ -28,14 +31,16 @@ type Server struct {
 	done    chan error
 }
 
-// Serve listens on a loopback address until Close. A nil check is always ready.
-func Serve(address string, r *prometheus.Registry, ready Check) (*Server, error) {
-	listener, err := listen(address)
+// Serve listens until Close: on loopback in clear text, elsewhere with TLS, and not
+// without. There metrics are for callers with a certificate; probes of health show
+// none. A nil check is always ready.
+func Serve(address string, secure *tls.Config, r *prometheus.Registry, ready Check) (*Server, error) {
+	listener, err := listen(address, secure)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", Metrics(r))
+	mux.Handle("GET /metrics", identity.Shown(Metrics(r)))
 	mux.Handle("GET /healthz", Alive())
 	if ready == nil {
 		ready = func(context.Context) error { return nil }
@@ -58,19 +63,22 @@ func serveOn(listener net.Listener, h http.Handler, timeout time.Duration) *Serv
 
 // listen looks at the address before it binds it: not even for a moment is a
 // plaintext port open to others.
-func listen(address string) (net.Listener, error) {
+func listen(address string, secure *tls.Config) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("metrics address: %w", err)
 	}
-	if !resolved.IP.IsLoopback() {
-		return nil, fmt.Errorf("metrics on %s: %w", address, ErrNotLoopback)
+	if !resolved.IP.IsLoopback() && secure == nil {
+		return nil, fmt.Errorf("metrics on %s: %w, and there is no certificate", address, ErrNotLoopback)
 	}
 	listener, err := net.ListenTCP("tcp", resolved)
 	if err != nil {
 		return nil, fmt.Errorf("listen for metrics: %w", err)
 	}
-	return listener, nil
+	if resolved.IP.IsLoopback() {
+		return listener, nil
+	}
+	return tls.NewListener(listener, secure), nil
 }
 
 // Close stops listening and waits for the answers under way, briefly.

@@ -3,15 +3,20 @@ package telemetry
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/surehand/surehand/transferd/identity"
+	"github.com/surehand/surehand/transferd/identity/authority"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,7 +58,7 @@ func TestLogsAreJSONAndNameTheirProcess(t *testing.T) {
 
 func TestAProcessServesMetricsAndHealth(t *testing.T) {
 	var missing error
-	s, err := Serve("127.0.0.1:0", Registry("test"), func(context.Context) error { return missing })
+	s, err := Serve("127.0.0.1:0", nil, Registry("test"), func(context.Context) error { return missing })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +81,50 @@ func TestAProcessServesMetricsAndHealth(t *testing.T) {
 	}
 }
 
-func TestMetricsStayOnLoopback(t *testing.T) {
-	if _, err := Serve("0.0.0.0:0", Registry("test"), nil); !errors.Is(err, ErrNotLoopback) {
+// Off loopback a probe of health needs no certificate, and metrics do.
+func TestMetricsLeaveLoopbackByTLSOnly(t *testing.T) {
+	if _, err := Serve("0.0.0.0:0", nil, Registry("test"), nil); !errors.Is(err, ErrNotLoopback) {
 		t.Fatal(err)
+	}
+	by, err := authority.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := by.Write(t.TempDir(), "own", authority.Leaf{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure, err := identity.Listener(files, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Serve("0.0.0.0:0", secure, Registry("test"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	_, port, _ := net.SplitHostPort(s.Address)
+	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path  string
+		certs []tls.Certificate
+		want  int
+	}{{"/healthz", nil, 200}, {"/readyz", nil, 200}, {"/metrics", nil, 403}, {"/metrics", []tls.Certificate{pair}, 200}} {
+		web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: c.certs}}}
+		r, err := web.Get("https://127.0.0.1:" + port + c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Body.Close(); r.StatusCode != c.want {
+			t.Errorf("%s with %d certificates: %d, want %d", c.path, len(c.certs), r.StatusCode, c.want)
+		}
 	}
 }
 

@@ -77,7 +77,7 @@ func command() *cobra.Command {
 	f.String("control", "", "unix:///path or host:port of the control side (default: unix://DATA/control.sock)")
 	f.String("peer", "127.0.0.1:0", "host:port of the peer side")
 	f.String("advertise", "", "host:port by which other daemons reach the peer side (default: what it listens on); several, by commas, are rails: the first is preferred, one that fails pauses while the next carries on")
-	f.String("metrics", "", "loopback host:port, or unix:///path, of /metrics, /healthz and /readyz")
+	f.String("metrics", "", "unix:///path or host:port of /metrics, /healthz and /readyz; off loopback with our certificate, and metrics for callers with one")
 	f.String("cuda", cudaLibrary, "CUDA driver library, for engines with device memory; empty: none. A host without it loses nothing else")
 	f.Duration("lease", handoff.LeaseDefault, "lease of targets and sources")
 	f.Duration("progress-deadline", handoff.ProgressDeadline, "how long a pull may go without a new byte")

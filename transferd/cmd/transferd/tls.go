@@ -28,5 +28,6 @@ func mutualTLS(v *viper.Viper, cfg *daemon.Config) error {
 		return fmt.Errorf("--tls-cert: %w", err)
 	}
 	cfg.TLS, cfg.ControlTLS = own.TLS(identity.Daemon), own.TLS(identity.Orchestrator)
-	return nil
+	cfg.MetricsTLS, err = identity.Listener(f, false, "h2", "http/1.1")
+	return err
 }
