@@ -62,7 +62,7 @@ func TestABrokenConnectionToALivingDaemonEndsWhatWasOpen(t *testing.T) {
 			t.Fatalf("only %v", seen)
 		}
 	}
-	if r := seen[Reattached]; r.Incarnation != 1 || len(r.Adopted) != 0 || len(r.Closed) != 2 {
+	if r := seen[Reattached]; r.Incarnation != e.Incarnation() || len(r.Adopted) != 0 || len(r.Closed) != 2 {
 		t.Fatalf("%+v", r)
 	}
 	for _, k := range []EventKind{TargetClosed, TargetDrained, SourceClosed, SourceDrained} {

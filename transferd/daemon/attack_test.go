@@ -189,7 +189,7 @@ func TestAttackOnEveryPort(t *testing.T) {
 		c.Audit = slog.New(slog.NewTextHandler(log, nil))
 	})
 	var wg sync.WaitGroup
-	hello := wire.AppendHello(nil, wire.Hello{From: "td", FromIncarnation: 1, To: "tp", ToIncarnation: 1})
+	hello := wire.AppendHello(nil, wire.Hello{From: "td", FromIncarnation: 1, To: "tp", ToIncarnation: h.Incarnation()})
 	noise := make([]byte, 64<<10)
 	for i := range noise {
 		noise[i] = byte(rand.Uint32())

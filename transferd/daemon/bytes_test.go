@@ -144,8 +144,7 @@ func lateSource(t *testing.T, rest <-chan struct{}) (address string, half <-chan
 		}
 		defer func() { _ = c.Close() }()
 		p := &peer{t, c}
-		p.next()
-		p.send(wire.AppendHelloOK(nil, wire.HelloOK{Node: "tp", Incarnation: 1}))
+		p.greet()
 		p.next()
 		p.send(wire.AppendSource(nil, wire.Source{Grant: 1, State: handoff.SourceOpened, Shape: shape}))
 		p.send(wire.AppendRuns(nil, wire.KindReady, []wire.Run{{First: 0, Count: 1}}))

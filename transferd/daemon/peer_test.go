@@ -78,6 +78,15 @@ func (p *peer) hello(from handoff.NodeID, life handoff.Incarnation, h *host) {
 	p.send(wire.AppendHello(nil, wire.Hello{From: from, FromIncarnation: life, To: h.cfg.Node, ToIncarnation: h.Incarnation()}))
 }
 
+// greet answers whoever calls as the daemon that it means.
+func (p *peer) greet() {
+	p.t.Helper()
+	_, b := p.next()
+	hello, err := wire.ParseHello(b)
+	check(p.t, err)
+	p.send(wire.AppendHelloOK(nil, wire.HelloOK{Node: hello.To, Incarnation: hello.ToIncarnation}))
+}
+
 func TestAStolenCapabilityIsRefused(t *testing.T) {
 	m := newPair(t)
 	m.ready()
@@ -126,7 +135,7 @@ func TestOnlyAnnouncedPiecesOfTheCapabilityAreServed(t *testing.T) {
 	m.announce(2)
 	for _, run := range []wire.Run{{First: 1, Count: 1}, {First: 2, Count: 2}, {First: 0, Count: shape.Pieces() + 1}} {
 		c := dial(t, m.ph)
-		c.hello("td", 1, m.ph)
+		c.hello("td", m.dh.Incarnation(), m.ph)
 		c.send(wire.AppendPull(nil, wire.Pull{Attempt: m.plan.Attempt, Capability: m.capability}))
 		c.send(wire.AppendRuns(nil, wire.KindRead, []wire.Run{run}))
 		if run.First == 0 { // out of range: the request itself is nonsense, the connection ends
@@ -179,7 +188,7 @@ func TestAStalledReaderHoldsTheSourceNoLongerThanItsLease(t *testing.T) {
 	m := newPair(t, lease(shortLease))
 	m.ready()
 	c := dial(t, m.ph) // a reader that is stopped: it neither reads nor pings nor leaves
-	c.hello("td", 1, m.ph)
+	c.hello("td", m.dh.Incarnation(), m.ph)
 	c.send(wire.AppendPull(nil, wire.Pull{Attempt: m.plan.Attempt, Capability: m.capability}))
 	c.send(wire.AppendRuns(nil, wire.KindRead, []wire.Run{{First: 0, Count: shape.Pieces()}}))
 	e := m.p.await(t, client.SourceClosed, m.plan.Attempt)
@@ -204,8 +213,7 @@ func TestAStalledSourceFailsTheProgressDeadline(t *testing.T) {
 		}
 		defer func() { _ = c.Close() }()
 		p := &peer{t, c}
-		p.next()
-		p.send(wire.AppendHelloOK(nil, wire.HelloOK{Node: "tp", Incarnation: 1}))
+		p.greet()
 		p.next()
 		p.send(wire.AppendSource(nil, wire.Source{Grant: 1, State: handoff.SourceOpened, Shape: shape}))
 		p.send(wire.AppendRuns(nil, wire.KindReady, []wire.Run{{First: 0, Count: 1}}))
@@ -304,8 +312,7 @@ func TestAByteThatFlipsOnTheWireIsReadAgain(t *testing.T) {
 			}
 			defer func() { _ = c.Close() }()
 			p := &peer{t, c}
-			p.next()
-			p.send(wire.AppendHelloOK(nil, wire.HelloOK{Node: "tp", Incarnation: 1}))
+			p.greet()
 			p.next()
 			p.send(wire.AppendSource(nil, wire.Source{Grant: 1, State: handoff.SourceOpened, Shape: shape}))
 			p.send(wire.AppendRuns(nil, wire.KindReady, []wire.Run{{First: 0, Count: 1}}))

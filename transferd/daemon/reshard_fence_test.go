@@ -143,8 +143,7 @@ func TestALateByteOfAStagedPieceReachesASlotAndNeverTheTarget(t *testing.T) {
 		}
 		defer func() { _ = c.Close() }()
 		p := &peer{t, c}
-		p.next()
-		p.send(wire.AppendHelloOK(nil, wire.HelloOK{Node: "tp", Incarnation: 1}))
+		p.greet()
 		p.next()
 		p.send(wire.AppendSource(nil, wire.Source{Grant: 1, State: handoff.SourceOpened, Shape: r.p.shape, Layout: encoded}))
 		p.send(wire.AppendRuns(nil, wire.KindReady, []wire.Run{{First: 0, Count: 1}}))

@@ -99,14 +99,14 @@ func TestAPeerIsWhoItsCertificateNames(t *testing.T) {
 		return &peer{t, c}
 	}
 	thief := dialTLS(a.config("thief"))
-	thief.hello("td", 1, m.ph) // says that it is the holder
+	thief.hello("td", m.dh.Incarnation(), m.ph) // says that it is the holder
 	if code := thief.refusal(); code != handoff.CodeDenied {
 		t.Fatal(code)
 	}
 	stranger := newAuthority(t).config("td")
 	stranger.RootCAs = a.pool
 	c := dialTLS(stranger)
-	if _, err := c.Write(wire.AppendHello(nil, wire.Hello{From: "td", FromIncarnation: 1, To: "tp", ToIncarnation: 1})); err == nil {
+	if _, err := c.Write(wire.AppendHello(nil, wire.Hello{From: "td", FromIncarnation: 1, To: "tp", ToIncarnation: m.ph.Incarnation()})); err == nil {
 		if n, _ := readAll(c); n > 0 {
 			t.Fatal("a stranger's certificate was accepted")
 		}

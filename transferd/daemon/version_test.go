@@ -29,7 +29,7 @@ func TestDaemonsOfTwoVersionsRefuseEachOther(t *testing.T) {
 	m.ready()
 	for _, version := range []byte{1, wire.Version + 1} {
 		old := dial(t, m.ph)
-		old.send(spoken(version, wire.AppendHello(nil, wire.Hello{From: "td", FromIncarnation: 1, To: "tp", ToIncarnation: 1})))
+		old.send(spoken(version, wire.AppendHello(nil, wire.Hello{From: "td", FromIncarnation: 1, To: "tp", ToIncarnation: m.ph.Incarnation()})))
 		if code := old.refusal(); code != handoff.CodeMismatch {
 			t.Fatalf("version %d: %s", version, code)
 		}

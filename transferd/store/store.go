@@ -1,6 +1,7 @@
 // Package store keeps what one transferd must not forget when it dies: which
 // life it is in, and which engines were attached. The incarnation is written
-// with fsync, file and folder, before the daemon serves; each start is one more.
+// with fsync, file and folder, before the daemon serves; each start is one more, and a
+// folder that was lost begins behind them all.
 package store
 
 import (
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/internal/native"
@@ -79,12 +81,13 @@ func (s *Store) begin(node handoff.NodeID) error {
 	return s.write(incarnationName, strconv.FormatUint(uint64(s.Incarnation), 10))
 }
 
-// lastLife is zero for a new folder. A damaged number is refused: a life used
-// twice would let stale plans through.
+// lastLife of a new folder is the clock's microseconds: a node whose folder was lost
+// begins behind every life that it had there, unless its clock was set back. A damaged
+// number is refused: a life used twice would let stale plans through (M6b).
 func (s *Store) lastLife() (handoff.Incarnation, error) {
 	text, err := s.read(incarnationName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return handoff.Incarnation(time.Now().UnixMicro()), nil
 	}
 	if err != nil {
 		return 0, err

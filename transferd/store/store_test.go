@@ -21,14 +21,39 @@ func open(t *testing.T, dir string) *Store {
 
 func TestEachStartIsOneMoreLife(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
-	for life := handoff.Incarnation(1); life <= 4; life++ {
-		s := open(t, dir)
-		if s.Incarnation != life {
-			t.Fatalf("life %d, want %d", s.Incarnation, life)
+	first := life(t, dir)
+	for more := range handoff.Incarnation(3) {
+		if got := life(t, dir); got != first+more+1 {
+			t.Fatalf("life %d, want %d", got, first+more+1)
 		}
-		if err := s.Close(); err != nil {
+	}
+}
+
+// life is a whole one.
+func life(t *testing.T, dir string) handoff.Incarnation {
+	t.Helper()
+	s := open(t, dir)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return s.Incarnation
+}
+
+// A pod that is made anew, or a host whose disk was replaced, has lost its folder, and
+// plans of the lives before still come.
+func TestAFolderThatWasLostUsesNoLifeTwice(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	last := life(t, dir)
+	for range 20 {
+		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
+		life(t, dir)
+		now := life(t, dir)
+		if now <= last {
+			t.Fatalf("life %d after %d", now, last)
+		}
+		last = now
 	}
 }
 
@@ -65,16 +90,14 @@ func TestADamagedLifeIsNotGuessed(t *testing.T) {
 
 func TestADeathInTheMiddleOfAWriteLosesNothing(t *testing.T) {
 	dir := t.TempDir()
-	if err := open(t, dir).Close(); err != nil {
-		t.Fatal(err)
-	}
+	before := life(t, dir)
 	if err := os.WriteFile(filepath.Join(dir, incarnationName+".next"), []byte("7"), 0o600); err != nil { // not renamed yet
 		t.Fatal(err)
 	}
 	s := open(t, dir)
 	defer s.Close()
-	if s.Incarnation != 2 {
-		t.Fatal(s.Incarnation)
+	if s.Incarnation != before+1 {
+		t.Fatal(s.Incarnation, before)
 	}
 }
 

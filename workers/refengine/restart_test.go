@@ -13,7 +13,7 @@ func TestACommittedDecodeOutlivesItsTransferd(t *testing.T) {
 	each(t, slow, func(t *testing.T, r *rig) {
 		a := long
 		a.sampling.MaxTokens = 60
-		want := r.aggregated(a)
+		want, life := r.aggregated(a), r.d.Description().NodeIncarnation
 		plan := r.plan()
 		token, _, err := r.ready(a, plan)
 		if err = errors.Join(err, r.move.commit(plan, token), r.move.releaseSource(plan)); err != nil {
@@ -30,8 +30,8 @@ func TestACommittedDecodeOutlivesItsTransferd(t *testing.T) {
 			t.Errorf("%q, %v\nwant %q", got.text, err, want.text)
 		}
 		r.clean()
-		if d := r.d.Description(); d.NodeIncarnation != 2 {
-			t.Errorf("describes incarnation %d", d.NodeIncarnation)
+		if d := r.d.Description(); d.NodeIncarnation != life+1 {
+			t.Errorf("describes incarnation %d after %d", d.NodeIncarnation, life)
 		}
 	})
 }
@@ -64,8 +64,9 @@ func TestWhatWasNotCommittedDiesWithItsTransferdAndNewWorkGoesOn(t *testing.T) {
 // What follows from the life of a transferd is told when it changes, so nobody has to look.
 func TestAnotherLifeOfItsTransferdIsToldAtOnce(t *testing.T) {
 	each(t, small, func(t *testing.T, r *rig) {
+		life := r.d.Description().NodeIncarnation
 		r.restartD()
-		for d := r.d.Description(); d.NodeIncarnation != 2 || !r.d.Attached(); d = r.d.Description() {
+		for d := r.d.Description(); d.NodeIncarnation != life+1 || !r.d.Attached(); d = r.d.Description() {
 			select {
 			case <-r.d.Changes():
 			case <-time.After(10 * time.Second):

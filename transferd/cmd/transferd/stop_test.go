@@ -48,7 +48,7 @@ func TestAStopLetsWhatRunsEndAndOpensNothingNew(t *testing.T) {
 	d.await(t, client.Detached)
 	again := start(t, "td", dh.data, dh.Peer)
 	e := d.await(t, client.Reattached)
-	if len(e.Adopted) != 1 || again.Life != 2 || ans.State != handoff.TargetCommitted {
+	if len(e.Adopted) != 1 || again.Life != dh.Life+1 || ans.State != handoff.TargetCommitted {
 		t.Fatalf("%+v, %+v", e, ans)
 	}
 }
