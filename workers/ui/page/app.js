@@ -115,7 +115,7 @@ function lanes(h) {
     bar.style.width = 100 * (s.end_micros - s.start_micros) / last + "%";
     bar.title = [s.engine, s.code, +s.bytes && bytes(+s.bytes)].filter(Boolean).join(" · ");
     const end = make("span", "time", span(s.end_micros - s.start_micros) + (+s.bytes ? " · " + bytes(+s.bytes) : "") + (s.code && s.code !== "none" ? " · " + s.code : ""));
-    return make("div", "lane", null, make("span", "", s.step + (s.epoch > 1 ? " e" + s.epoch : "")), make("div", "track", null, bar, end));
+    return make("div", "lane", null, make("span", "", s.step + (s.epoch > 1 ? " e" + s.epoch : "")), make("div", "track", null, bar), end);
   });
 }
 
