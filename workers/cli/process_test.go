@@ -180,6 +180,8 @@ func TestAnotherLifeOfTheTransferdIsRegisteredAtOnce(t *testing.T) {
 		seen := func(n int) ledger.Engine {
 			t.Helper()
 			synctest.Wait()
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			if len(r.seen) != n {
 				t.Fatalf("%d registrations, not %d", len(r.seen), n)
 			}
