@@ -256,6 +256,38 @@ func TestATerminatedRunFreesNoKeyWhoseClientHasTokens(t *testing.T) {
 	s.spent(ctx, t, ask)
 }
 
+// A refusal before the commit frees its key, whether or not the store remembers it:
+// the run in history is followed by another of the same handoff.
+func TestARefusedKeyIsServedWhenItIsAskedAgain(t *testing.T) {
+	s := shared(t)
+	ctx := within(t, 2*requestWithin)
+	for name, forget := range map[string]bool{"the store remembers": false, "the store forgot": true} {
+		ask := s.ask(longPrompt, 20)
+		ask.Key = fmt.Sprintf("refused-%d", time.Now().UnixNano())
+		late := ask
+		late.Deadline = 50 * time.Millisecond // shorter than P's 300 ms
+		first := s.g1().Send(ctx, late)
+		if err := first.Typed(); err != nil || first.Failure == nil || first.Failure.Code != "deadline" {
+			t.Fatalf("%s: %s %v", name, chaos.Verdict(first), err)
+		}
+		if out, err := s.Outcome(ctx, fleet.DefaultTenant, first.Handoff); err != nil || out.Committed {
+			t.Fatalf("%s: it ended as %+v, %v", name, out, err)
+		}
+		if forget {
+			if err := s.Empty(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Serves(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again, _ := s.g2().Insist(ctx, ask, requestWithin, 50*time.Millisecond)
+		if err := again.Counted(20); err != nil || again.Handoff != first.Handoff {
+			t.Errorf("%s: asked again: %s of %s, not %s: %v", name, chaos.Verdict(again), again.Handoff, first.Handoff, err)
+		}
+	}
+}
+
 // spent says that a key is nobody's any more: by the store's word, and by the
 // history's where the store forgot it.
 func (s *stage) spent(ctx context.Context, t *testing.T, ask traffic.Ask) {
