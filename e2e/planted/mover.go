@@ -120,6 +120,7 @@ func shared(r *Reading, piece uint32) segment.Extent {
 	}},
 	{Row: "R-36", About: "a grant ends with the orchestrator that asked", Edits: []Edit{
 		{"transferd/control/service.go", "case <-stream.Context().Done(): // the pull goes on; a repeat joins it\n", "case <-stream.Context().Done():\n\t\t\t_, _ = s.Core.Undo(plan, fence.Sides{Target: true})\n"},
+		{"transferd/control/service.go", "BytesLanded: p.Bytes, Lane: p.Lane}); err != nil {\n", "BytesLanded: p.Bytes, Lane: p.Lane}); err != nil {\n\t\t\t\t_, _ = s.Core.Undo(plan, fence.Sides{Target: true})\n"},
 	}},
 	{Row: "R-37", About: "an error that would repeat is met by another connection", Edits: []Edit{
 		{"transferd/pull/loop.go", "if handoff.CodeOf(err).Advice() != handoff.RetrySame && !another {", "if false && !another {"},

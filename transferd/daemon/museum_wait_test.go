@@ -78,12 +78,25 @@ func TestAnOrchestratorsRestartLosesNoGrant(t *testing.T) {
 	eventually(t, "a piece landed", func() bool { return string(m.source(0)) == string(m.target(0)) })
 	check(t, first.Close())
 	wantCode(t, <-broken, handoff.CodeUnavailable)
+	var got client.PullResult
+	reports, pulled := make(chan client.Progress, 1024), make(chan error, 1)
+	go func() { // by another connection
+		var err error
+		got, err = m.dh.control.Pull(background(t), m.spec(), func(p client.Progress) { reports <- p })
+		pulled <- err
+	}()
+	for range 3 { // by then the daemon knows that the first one left
+		select {
+		case <-reports:
+		case err := <-pulled:
+			t.Fatal("the pull ended with who asked for it: ", err)
+		}
+	}
 	for i := uint32(2); i < shape.Pieces(); i++ {
 		m.announce(i)
 	}
 	check(t, m.seal())
-	got, err := m.pull() // by another connection
-	check(t, err)
+	check(t, <-pulled)
 	if got.Bytes != shape.Bytes() || !m.isEqual() {
 		t.Fatalf("%+v", got)
 	}
