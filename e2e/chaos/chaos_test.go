@@ -179,3 +179,38 @@ func TestRareStatesAreCountedAndTheMissingOnesTold(t *testing.T) {
 		t.Errorf("%v", rare)
 	}
 }
+
+// A whole run that never saw a rare state says so; a part of one does not.
+func TestARunOfEveryCellThatNeverSawARareStateIsWeak(t *testing.T) {
+	c := &Campaign{seen: Tally{}}
+	for _, s := range sometimes {
+		c.seen[s.Name] = 1
+	}
+	for _, cell := range All() {
+		c.Results = append(c.Results, Result{Cell: cell})
+	}
+	if err := c.Weak(); err != nil {
+		t.Fatal(err)
+	}
+	delete(c.seen, sometimes[3].Name)
+	if err := c.Weak(); err == nil || !strings.Contains(err.Error(), sometimes[3].Name) {
+		t.Fatal(err)
+	}
+	c.Results[0].Skipped = "no root"
+	if err := c.Weak(); err != nil {
+		t.Fatal(err)
+	}
+	c.Results = c.Results[1:]
+	if err := c.Weak(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// D's engine dies in a decode: its daemon abandons what is committed, which only
+// *finish* then ends.
+func TestAnEngineThatDiesInItsDecodeIsARareState(t *testing.T) {
+	rare := Sometimes([]fleet.Event{{Machine: "target", Name: "abandon", From: "committed", To: "committed"}, {Machine: "target", Name: "finish", From: "committed", To: "aborted"}})
+	if rare[3].Seen != 1 || rare[3].Name != sometimes[3].Name {
+		t.Fatalf("%+v", rare)
+	}
+}

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/surehand/surehand/e2e/fleet"
@@ -15,7 +16,9 @@ var sometimes = []struct {
 	{"a target was adopted by the next life of its daemon", func(e fleet.Event) bool { return e.Name == "adopt" }},
 	{"a lease ended an attempt", func(e fleet.Event) bool { return e.Name == "expire" }},
 	{"a target was closed before its commit", func(e fleet.Event) bool { return e.Became("target", "closed") }},
-	{"a decode was ended after its commit", func(e fleet.Event) bool { return e.Name == "release" && e.Became("target", "aborted") }},
+	{"a decode was ended after its commit", func(e fleet.Event) bool {
+		return e.Name != "finish" && e.Became("target", "aborted") || e.Name == "abandon" && e.From == "committed" // its engine died
+	}},
 	{"another epoch was opened", func(e fleet.Event) bool { return e.Became("target", "opened") && e.Attempt.Epoch > 1 }},
 	{"something late was refused as closed", func(e fleet.Event) bool { return !e.Accepted() && e.Code == "closed" }},
 	{"a tombstone was left for what is not known", func(e fleet.Event) bool {
@@ -46,6 +49,20 @@ type Rare struct {
 
 // Sometimes tells how often each rare state was seen, those never seen included.
 func (c *Campaign) Sometimes() []Rare { return c.seen.table() }
+
+// Weak is an error when all cells of the matrix ran and a rare state was never seen:
+// whatever they say of it, they say nothing.
+func (c *Campaign) Weak() (err error) {
+	if _, _, skipped := c.Counts(); skipped > 0 || len(c.Results) < len(All()) {
+		return nil
+	}
+	for _, r := range c.Sometimes() {
+		if r.Seen == 0 {
+			err = errors.Join(err, fmt.Errorf("every cell ran, and never %s", r.Name))
+		}
+	}
+	return err
+}
 
 // Sometimes tells it of events.
 func Sometimes(events []fleet.Event) []Rare {

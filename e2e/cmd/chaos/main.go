@@ -124,7 +124,7 @@ func (o *options) report(out io.Writer) error {
 	if _, broken, _ := c.Counts(); broken > 0 {
 		err = errors.Join(err, errBroken)
 	}
-	return err
+	return errors.Join(err, c.Weak())
 }
 
 func write(name string, to func(io.Writer) error) (err error) {
