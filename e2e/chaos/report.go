@@ -133,8 +133,11 @@ func (c *Campaign) WriteText(w io.Writer) error {
 	}
 	hold, broken, skipped := c.Counts()
 	fmt.Fprintf(&out, "\n\n%d cells hold, %d do not, %d skipped, in %s; seed %d\n", hold, broken, skipped, c.Took.Round(time.Second), c.Seed)
-	out.WriteString("sometimes:\n")
-	for _, r := range c.Sometimes() {
+	rare := c.Sometimes()
+	if len(rare) > 0 {
+		out.WriteString("sometimes:\n")
+	}
+	for _, r := range rare {
 		fmt.Fprintln(&out, r)
 	}
 	for _, r := range c.Results {

@@ -47,8 +47,14 @@ type Rare struct {
 	Seen int
 }
 
-// Sometimes tells how often each rare state was seen, those never seen included.
-func (c *Campaign) Sometimes() []Rare { return c.seen.table() }
+// Sometimes tells how often each rare state was seen, those never seen included; nothing
+// of a deployment whose daemons' traces are not ours to read.
+func (c *Campaign) Sometimes() []Rare {
+	if c.seen == nil {
+		return nil
+	}
+	return c.seen.table()
+}
 
 // Weak is an error when all cells of the matrix ran and a rare state was never seen:
 // whatever they say of it, they say nothing.
