@@ -15,9 +15,9 @@ import (
 
 // Limits of one machine's worth.
 const (
-	MaxEngines     = 16  // of each role
-	socketPathMost = 100 // of a folder with the longest name below in it
-	longestSocket  = "/d16-front.sock"
+	MaxEngines     = 16                                      // of each role
+	socketPathMost = 100                                     // of a folder with the longest name below in it
+	longestSocket  = "/00000000-0000-0000-0000-000000000000" // one of vLLM's own
 )
 
 // Drain order: who takes requests first, who keeps the record last.

@@ -53,6 +53,7 @@ func vllm(ctx context.Context, c Config, where places) (engines, error) {
 		s := Spec{Name: "vllm-" + at.id, Path: env.Python, Rank: rankEngine, Grace: vllmGrace, Health: url + "/health", Within: vllmWithin,
 			Addresses: map[string]string{"http": at.listen}}
 		s.Args, s.Env, err = env.Server(o)
+		s.Env = append(s.Env, vllmenv.SocketsIn(filepath.Dir(at.front)))
 		return s, []string{"--url", url, "--connector-socket", at.front}, err
 	}
 	fmt.Fprintln(where.out, "vllm: each engine imports vLLM, some 20 s of CPU time")

@@ -27,6 +27,10 @@ var settings = []string{
 	"HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1", "VLLM_LOGGING_COLOR=0", "PYTHONDONTWRITEBYTECODE=1",
 }
 
+// SocketsIn is the environment entry that has vLLM make its own sockets in dir and
+// not in the system's folder for temporary files: one that is killed leaves them.
+func SocketsIn(dir string) string { return "VLLM_RPC_BASE_PATH=" + dir }
+
 // environ is what vLLM's Python needs besides its caller's environment.
 func (e Env) environ() []string {
 	return append([]string{"LD_LIBRARY_PATH=" + e.Stubs, "PYTHONPATH=" + e.Path}, settings...)
@@ -48,7 +52,7 @@ type Host struct {
 	CPU time.Duration
 }
 
-// Load starts a host and waits until vLLM is imported. Logs go to dir.
+// Load starts a host and waits until vLLM is imported. Logs and sockets go to dir.
 func (e Env) Load(ctx context.Context, dir string) (*Host, error) {
 	logs, err := os.OpenFile(filepath.Join(dir, "vllm-host.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -57,7 +61,7 @@ func (e Env) Load(ctx context.Context, dir string) (*Host, error) {
 	defer logs.Close()
 	h := &Host{env: e, dir: dir, over: make(chan struct{}), engines: map[string]*Engine{}, started: map[string]chan int{}}
 	h.cmd = exec.Command(e.Python, e.Host)
-	h.cmd.Env = append(os.Environ(), e.environ()...)
+	h.cmd.Env = append(append(os.Environ(), e.environ()...), SocketsIn(dir))
 	h.cmd.Dir, h.cmd.Stderr = dir, logs
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is ours to handle
 	if h.orders, err = h.cmd.StdinPipe(); err != nil {
