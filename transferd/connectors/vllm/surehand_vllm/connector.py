@@ -78,8 +78,9 @@ class SurehandConnector(KVConnectorBase_V1, SupportsHMA):
 
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
         metadata = self._get_connector_metadata()
-        if metadata.reports.watch:  # type: ignore[attr-defined]
-            self._worker.wrote(metadata.reports.watch, layer_name)  # type: ignore[attr-defined]
+        assert isinstance(metadata, Metadata)
+        if metadata.reports.watch:
+            self._worker.wrote(metadata.reports.watch, layer_name)
 
     def wait_for_save(self) -> None:
         pass

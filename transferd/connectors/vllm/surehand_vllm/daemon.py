@@ -173,8 +173,8 @@ class Daemon:
             pause = _BACKOFF_FIRST
             events = self._adopt(link, attached)
             self.attached.set()
-            for e in [Event(ATTACHED), *events]:
-                self._on_event(e)
+            for event in [Event(ATTACHED), *events]:
+                self._on_event(event)
             first = False
             why = link.read(self._told)
             with self._lock:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from .wire import Refusal
 
-Job = Callable[[], None]
+Job = Callable[[], object]
 _DETACHED_WAIT = 0.05
 
 

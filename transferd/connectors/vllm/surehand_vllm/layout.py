@@ -114,7 +114,8 @@ class Form:
 
     def held(self, count: int, blocks: tuple[list[int], ...]) -> list[int]:
         """The pieces of the first count blocks of every layer."""
-        out, base = [], 0
+        out: list[int] = []
+        base = 0
         for layers, ids in zip(self.layers, blocks):
             for _ in layers:
                 out += range(base, base + count)

@@ -20,6 +20,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import google_crc32c
@@ -104,7 +105,7 @@ class Sources:
                 n = self._form.blocks_for(s.prompt)
                 s.blocks = tuple(ids[:n] for ids in table(s.request))
                 s.running = None
-                self._duties.put(lambda s=s: self._open(s))
+                self._duties.put(partial(self._open, s))
             self._watched[self._step] = last
             self._watched.pop(self._step - _WATCHED_STEPS, None)
             return self._step
@@ -192,7 +193,7 @@ class Sources:
         """
         with self._lock:
             for s in self._watched.get(step, ()):
-                self._duties.put(lambda s=s: self._layer(s, layer))
+                self._duties.put(partial(self._layer, s, layer))
 
     def _layer(self, s: Source, layer: int) -> None:
         if s.held and not s.over and not s.drop:

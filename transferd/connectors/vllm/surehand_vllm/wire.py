@@ -15,9 +15,11 @@ from importlib import resources
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from . import constants
+
+Message = Any  # of the schema, which is read when this runs
 
 _LENGTH = struct.Struct("<I")
 _pool = descriptor_pool.DescriptorPool()
@@ -118,7 +120,7 @@ def request_plan(params: dict[str, Any] | None) -> Message | None:
 
 
 def encode(m: Message) -> bytes:
-    body = m.SerializeToString(deterministic=True)
+    body: bytes = m.SerializeToString(deterministic=True)
     if len(body) > constants.MAX_FRAME_BYTES:
         raise Refusal("too_large", f"frame of {len(body)} bytes")
     return _LENGTH.pack(len(body)) + body
