@@ -75,6 +75,9 @@ func sockets(t *testing.T, dial func(path string)) *net.UnixConn {
 		t.Fatalf("mode %o", st.Mode().Perm())
 	}
 	check(t, os.Chmod(path, 0o666)) // so that only the credentials tell
+	for dir := filepath.Dir(path); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		check(t, os.Chmod(dir, 0o755))
+	}
 	dial(path)
 	c, err := l.AcceptUnix()
 	check(t, err)
@@ -117,9 +120,7 @@ func TestAnotherUserIsToldApart(t *testing.T) {
 			}
 			failed <- err
 		}()
-		if err := <-failed; err != nil {
-			t.Skip("cannot connect as another user here: ", err)
-		}
+		check(t, <-failed)
 	})
 	uid, err := PeerUser(c)
 	check(t, err)
