@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/e2e/fault"
+	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
 	"github.com/surehand/surehand/workers/vllmenv"
 )
@@ -72,22 +75,45 @@ func (e *engines) again(t *testing.T, id string) {
 const long = 200 // tokens: a second or more of decode
 
 func TestAClientThatLeavesLeavesNothing(t *testing.T) {
-	t.Run("before the prefill is computed", func(t *testing.T) {
+	ask := func() traffic.Ask { return traffic.Ask{Prompt: promptOf(t, 200), MaxTokens: 8, Decode: "d1"} }
+	for where, stands := range map[string]interface {
+		Pause() error
+		Resume() error
+	}{
+		"before P was asked":                      rig.Process("p1"), // the front of P
+		"while P computes":                        rig.vllm["p1"],
+		"while P's transferd takes no word of it": rig.Process("tp1"),
+	} {
+		t.Run(where, func(t *testing.T) {
+			must(t, stands.Pause())
+			r := rig.start(t, ask())
+			reserved(t, "d1")
+			r.leave()
+			<-r.ended
+			must(t, stands.Resume())
+			atRest(t)
+		})
+	}
+	t.Run("between P and D", func(t *testing.T) {
 		must(t, rig.vllm["p1"].Pause())
-		r := rig.start(t, traffic.Ask{Prompt: promptOf(t, 200), MaxTokens: 8, Decode: "d1"})
+		mark, r := rig.Mark(), rig.start(t, ask())
 		reserved(t, "d1")
+		must(t, rig.Process("td1").Pause()) // which would read it
+		must(t, rig.vllm["p1"].Resume())
+		_, err := rig.Await(within(t), mark, func(e fleet.Event) bool { return e.Became("source", handoff.SourceSealed.String()) })
+		must(t, err)
 		r.leave()
 		<-r.ended
-		must(t, rig.vllm["p1"].Resume())
+		must(t, rig.Process("td1").Resume())
 		atRest(t)
 	})
-	t.Run("while it waits to be read", func(t *testing.T) {
-		must(t, rig.Process("tp1").Pause())
-		r := rig.start(t, traffic.Ask{Prompt: promptOf(t, 200), MaxTokens: 8, Decode: "d1"})
-		reserved(t, "d1")
-		r.leave()
-		<-r.ended
-		must(t, rig.Process("tp1").Resume())
+	t.Run("in the transfer", func(t *testing.T) {
+		ctx, leave := context.WithCancel(within(t))
+		a := ask()
+		a.Model = vllmenv.Served
+		if _, err := fault.Strike(ctx, rig.Fleet, rig.gateway(), a, fault.Transfer, func(fleet.Event) error { leave(); return nil }); err != nil {
+			t.Error(err)
+		}
 		atRest(t)
 	})
 	t.Run("in the decode", func(t *testing.T) {

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	answerWithin = time.Minute // of one request
-	restWithin   = time.Minute // for everything to be given back
-	lease        = 2 * time.Second
+	answerWithin = 5 * time.Minute  // of one request; a bound for a busy machine
+	restWithin   = time.Minute      // for everything to be given back
+	lease        = 2 * time.Second  // short, so that what only its end frees is freed soon
+	longLease    = 10 * time.Second // of fleets in which a busy machine must not end one
 	// What every engine has: 64 blocks of 128 tokens, 8 requests at once.
 	cacheBlocks = 64
 	sequences   = 8
@@ -41,6 +42,7 @@ type engines struct {
 	env   vllmenv.Env
 	made  func(fleet.Seat) vllmenv.Options // what the vLLM of a seat is
 	more  map[string]map[string]any        // and its connector is told besides
+	lease time.Duration
 }
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -78,7 +80,7 @@ func run(m *testing.M) (code int) {
 }
 
 func open(ctx context.Context, dir string) (*engines, error) {
-	r := &engines{vllm: map[string]*vllmenv.Engine{}, dir: filepath.Join(dir, "f"), made: seatOf,
+	r := &engines{vllm: map[string]*vllmenv.Engine{}, dir: filepath.Join(dir, "f"), made: seatOf, lease: lease,
 		more: map[string]map[string]any{"p1": {"serial_below": serialBelow}}}
 	began := time.Now()
 	tell := func(what string) {
@@ -134,7 +136,7 @@ func (r *engines) stand(ctx context.Context, prefill, decode int) (err error) {
 	if serves == "" {
 		serves = vllmenv.Served
 	}
-	r.Fleet, err = fleet.Start(ctx, built, r.dir, fleet.Options{Prefill: prefill, Decode: decode, Gateways: 1, Lease: lease, Engine: r.engine, Serves: serves})
+	r.Fleet, err = fleet.Start(ctx, built, r.dir, fleet.Options{Prefill: prefill, Decode: decode, Gateways: 1, Lease: r.lease, Engine: r.engine, Serves: serves})
 	return err
 }
 
@@ -142,7 +144,7 @@ func (r *engines) stand(ctx context.Context, prefill, decode int) (err error) {
 // until the test ends.
 func others(t *testing.T, name string, prefill, decode int, made func(fleet.Seat) vllmenv.Options, more map[string]map[string]any) *engines {
 	t.Helper()
-	r := &engines{more: more, vllm: map[string]*vllmenv.Engine{}, host: rig.host, plain: rig.plain, env: rig.env, dir: filepath.Join(filepath.Dir(rig.dir), name),
+	r := &engines{more: more, vllm: map[string]*vllmenv.Engine{}, host: rig.host, plain: rig.plain, env: rig.env, lease: longLease, dir: filepath.Join(filepath.Dir(rig.dir), name),
 		made: made, name: name + "-"}
 	t.Cleanup(func() {
 		var errs []error

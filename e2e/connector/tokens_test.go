@@ -214,3 +214,15 @@ func count(t *testing.T, text string) int {
 	}
 	return out.Count
 }
+
+// d2's connector is inside of vLLM's MultiConnector.
+func TestADInsideOfMultiConnectorTakesHandoffs(t *testing.T) {
+	for _, tokens := range []int{block - 1, 300} {
+		before := lookAtD(t)
+		a := sameAsPlain(t, traffic.Ask{Prompt: promptOf(t, tokens), MaxTokens: 12, Decode: "d2"})
+		if external, local := before.since(lookAtD(t)); a.Usage.Direct != tokens || external != tokens || local != 0 {
+			t.Errorf("usage is %+v; by D's own counters %d tokens came by transfer and %d were computed", a.Usage, external, local)
+		}
+	}
+	atRest(t)
+}
