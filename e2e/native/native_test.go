@@ -1,6 +1,8 @@
 package native
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +121,42 @@ func TestAPOrADThatBreaksCostsAnEpochNotTheRequest(t *testing.T) {
 			fault(w)
 			w.whole(w.ask(streamed, "X-Prefiller-Host-Port", strings.TrimPrefix(w.p[0].URL(), "http://"),
 				"X-Surehand-Decode", strings.TrimPrefix(w.d[0].URL(), "http://")))
+			w.rest()
+		})
+	}
+}
+
+// A request that an engine calls wrong is wrong at every other one: the client has the
+// engine's own words, at once, and nothing is computed again.
+func TestWhatAnEngineCallsWrongIsToldInItsWordsAndNotTriedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		ps, ds []vllmtest.Options
+		faults vllmtest.Faults
+		words  string
+	}{
+		"P":      {two, two, vllmtest.Faults{PrefillStatus: 400}, "injected"},
+		"one D":  {one, one, vllmtest.Faults{DecodeStatus: 400}, "max_tokens is too large"},
+		"each D": {two, two, vllmtest.Faults{DecodeStatus: 400}, "max_tokens is too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c.ps, c.ds)
+			for _, e := range slices.Concat(w.p, w.d) {
+				e.Set(func(f *vllmtest.Faults) { *f = c.faults })
+			}
+			for i, body := range []string{streamed, wholly} {
+				a := w.ask(body)
+				<-a.done
+				if a.status != http.StatusBadRequest || !strings.Contains(a.got(), c.words) {
+					t.Errorf("%d %s", a.status, a.got())
+				}
+				runs := 0
+				for _, p := range w.p {
+					runs += p.Seen().Prefills
+				}
+				if runs != i+1 {
+					t.Errorf("%d prefills", runs)
+				}
+			}
 			w.rest()
 		})
 	}
