@@ -129,21 +129,24 @@ func TestAPOrADThatBreaksCostsAnEpochNotTheRequest(t *testing.T) {
 // A request that an engine calls wrong is wrong at every other one: the client has the
 // engine's own words, at once, and nothing is computed again.
 func TestWhatAnEngineCallsWrongIsToldInItsWordsAndNotTriedAgain(t *testing.T) {
+	both := []string{streamed, wholly}
 	for name, c := range map[string]struct {
 		ps, ds []vllmtest.Options
 		faults vllmtest.Faults
 		words  string
+		bodies []string
 	}{
-		"P":      {two, two, vllmtest.Faults{PrefillStatus: 400}, "injected"},
-		"one D":  {one, one, vllmtest.Faults{DecodeStatus: 400}, "max_tokens is too large"},
-		"each D": {two, two, vllmtest.Faults{DecodeStatus: 400}, "max_tokens is too large"},
+		"P":                {two, two, vllmtest.Faults{PrefillStatus: 400}, "injected", both},
+		"one D":            {one, one, vllmtest.Faults{DecodeStatus: 400}, "max_tokens is too large", both},
+		"D, in its stream": {one, one, vllmtest.Faults{EventStatus: 400}, "injected", []string{streamed}},
+		"each D":           {two, two, vllmtest.Faults{DecodeStatus: 400}, "max_tokens is too large", both},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.ps, c.ds)
 			for _, e := range slices.Concat(w.p, w.d) {
 				e.Set(func(f *vllmtest.Faults) { *f = c.faults })
 			}
-			for i, body := range []string{streamed, wholly} {
+			for i, body := range c.bodies {
 				a := w.ask(body)
 				<-a.done
 				if a.status != http.StatusBadRequest || !strings.Contains(a.got(), c.words) {

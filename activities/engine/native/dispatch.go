@@ -153,6 +153,9 @@ func (f *Fleet) read(a *attempt, d *decode, each func(engine.DecodeEvent) error)
 			return nil
 		}
 		if err != nil {
+			if failure := failureOf(err); first && failure != nil && !failure.Down {
+				f.undispatched(a, err) // vLLM says of some requests only inside of its stream that they are wrong
+			}
 			return err
 		}
 		if first {

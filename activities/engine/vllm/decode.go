@@ -100,7 +100,8 @@ func (a *Answer) take() (p Part) {
 		}
 		event := a.buf[a.given : a.given+n]
 		if status, bad := errorEvent(event); bad {
-			a.failed = answered(SideD, status, nil)
+			words := bytes.TrimSpace(bytes.TrimPrefix(event, data))
+			a.failed = answered(SideD, status, bytes.Clone(words))
 			if status == http.StatusInternalServerError {
 				a.failed = &Failure{Reason: handoff.Errorf(handoff.CodeEngine, "D reported an error inside its stream"), Status: status}
 			}

@@ -218,8 +218,8 @@ func (e *Engine) decode(w http.ResponseWriter, r *http.Request, b body) {
 			refuse(w, http.StatusInternalServerError, "Internal server error")
 			return
 		}
-		if f.ErrorEvent {
-			e.answer(w, r, b, f, "") // the load failed, and P was not told
+		if f.ErrorEvent || f.EventStatus != 0 && b.Stream {
+			e.answer(w, r, b, f, "") // the load failed, or never began, and P was not told
 			return
 		}
 		if !p.release(id) {
@@ -303,6 +303,10 @@ func (e *Engine) answer(w http.ResponseWriter, r *http.Request, b body, f Faults
 		}
 		if f.ErrorEvent {
 			fmt.Fprint(w, `data: {"error":{"message":"prompt text here","type":"InternalServerError","code":500}}`+"\n\ndata: [DONE]\n\n")
+			return
+		}
+		if f.EventStatus != 0 {
+			fmt.Fprintf(w, `data: {"error":{"message":"injected","type":"BadRequestError","code":%d}}`+"\n\ndata: [DONE]\n\n", f.EventStatus)
 			return
 		}
 		if f.Truncate > 0 && i == f.Truncate {
