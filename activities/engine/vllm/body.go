@@ -3,6 +3,7 @@ package vllm
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -128,6 +129,16 @@ func (b Body) has(name string) bool {
 		}
 	}
 	return false
+}
+
+// only drops every other field.
+func (b Body) only(names ...string) (out Body) {
+	for _, f := range b.fields {
+		if slices.Contains(names, f.name) {
+			out.fields = append(out.fields, f)
+		}
+	}
+	return out
 }
 
 // edit replaces a field, adds it at the end, or, with no value, drops it.

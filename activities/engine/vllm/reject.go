@@ -25,8 +25,10 @@ func (s *Server) Reject(ctx context.Context, r Request, p Prefilled, salt string
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	edits := append(r.limits(strconv.Itoa(refusedTokens)), edit{"stream", "true"}, edit{"stream_options", ""})
-	resp, err := s.send(ctx, SideD, http.MethodPost, r.Path, r.Body.with(append(edits, r.fetch(p, salt)...)...), header)
+	edits := append(r.limits(strconv.Itoa(refusedTokens)), edit{"stream", "true"})
+	// Whatever else the client asked for could be refused before the connector hears of it.
+	body := r.Body.only("model", "prompt", "prompt_embeds", "messages")
+	resp, err := s.send(ctx, SideD, http.MethodPost, r.Path, body.with(append(edits, r.fetch(p, salt)...)...), header)
 	var f *Failure
 	switch {
 	case err == nil:

@@ -111,6 +111,23 @@ func TestAPrefillWithoutTransferParametersIsTyped(t *testing.T) {
 	}
 }
 
+// What D finds wrong with a request before its engine has it keeps P's blocks: P is told
+// by a request with nothing wrong but its length.
+func TestWhatDRefusesEarlyDoesNotKeepPFromBeingTold(t *testing.T) {
+	n := vllmtest.NewNetwork()
+	p, d := n.Start(t, vllmtest.Options{}), n.Start(t, vllmtest.Options{})
+	d.Set(func(f *vllmtest.Faults) { f.MaxLogprobs = 2 })
+	r := request(t, `{"model":"fake","prompt":"a","max_tokens":2,"logprobs":5}`)
+	got := prefill(t, open(t, p, vllm.NIXLPull), r)
+	s := open(t, d, vllm.NIXLPull)
+	if _, err := s.Decode(t.Context(), r, got, "s", nil); handoff.CodeOf(err) != handoff.CodeInvalid || p.Held() == 0 {
+		t.Fatal(err, p.Held())
+	}
+	if err := s.Reject(t.Context(), r, got, "s", nil); err != nil || p.Held() != 0 {
+		t.Error(err, p.Held())
+	}
+}
+
 func TestARefusedRequestReleasesP(t *testing.T) {
 	n := vllmtest.NewNetwork()
 	p, d := n.Start(t, vllmtest.Options{}), n.Start(t, vllmtest.Options{})

@@ -56,6 +56,7 @@ type Faults struct {
 	PrefillStatus int // P answers this
 	DecodeStatus  int // D answers this
 	ErrorEvent    bool
+	MaxLogprobs   int           // that D permits; 0: any number
 	EventStatus   int           // D's stream is one error event with this code, as vLLM answers what it finds wrong late
 	Truncate      int           // D ends its stream after so many tokens, without [DONE]
 	PrefillGate   chan struct{} // P waits for it to close, before it pins

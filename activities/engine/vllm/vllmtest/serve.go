@@ -21,6 +21,7 @@ type body struct {
 	Messages   json.RawMessage `json:"messages"`
 	Salt       string          `json:"cache_salt"`
 	KV         *params         `json:"kv_transfer_params"`
+	Logprobs   int             `json:"logprobs"`
 }
 
 type params struct {
@@ -189,6 +190,10 @@ func (e *Engine) decode(w http.ResponseWriter, r *http.Request, b body) {
 	var id int
 	if handed {
 		p, id = e.source(b.KV)
+	}
+	if f.MaxLogprobs > 0 && b.Logprobs > f.MaxLogprobs {
+		refuse(w, http.StatusBadRequest, "too many logprobs") // looked at before the engine is: nobody tells P
+		return
 	}
 	if b.tokens() > o.Context || f.DecodeStatus == http.StatusBadRequest {
 		e.count(func(s *Seen) { s.Rejected++ })
