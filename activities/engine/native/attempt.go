@@ -59,6 +59,8 @@ type decode struct {
 	taken  bool // by its reader
 	read   bool // its first part came: the fetch is over, and D has told P
 	token  bool // the first part was given to the reader
+
+	refused bool // D answered that it will not: it fetched nothing, and tells P nothing
 }
 
 // hold gives the attempt's record, making it when it is not known.

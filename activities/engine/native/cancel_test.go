@@ -182,6 +182,30 @@ func TestWhatTheClientDidWrongIsNotTriedAgain(t *testing.T) {
 	r.clean()
 }
 
+// However long D takes to find, inside of its stream, that it will not: P hears of it.
+func TestWhatDRefusesInsideOfItsStreamFreesP(t *testing.T) {
+	r := pair(t)
+	gate := make(chan struct{})
+	r.d[0].Set(func(f *vllmtest.Faults) { f.EventStatus, f.TokenGate = 400, gate })
+	x := r.attempt(1, 0, 0)
+	x.must(x.reserve, x.prefill, x.pull)
+	x.attach()
+	x.must(x.commit)
+	r.eventually("D was asked", func() bool { return r.d[0].Seen().Decodes == 1 })
+	r.mu.Lock()
+	r.attempts[x.plan.Attempt].decode.sent = time.Now().Add(-time.Minute)
+	r.mu.Unlock()
+	close(gate)
+	wants(t, "reader", x.wait(), handoff.CodeInvalid)
+	r.eventually("P was told", func() bool { return r.p[0].Held() == 0 })
+	if f := r.Refusal("ref"); f == nil || f.Status != 400 || len(f.Body) == 0 {
+		t.Errorf("the engine's words are not kept: %+v", f)
+	}
+	y := r.attempt(2, 0, 0)
+	wants(t, "reserve", y.reserve(), handoff.CodeInvalid)
+	r.clean()
+}
+
 func TestALeaseThatNobodyRenewsEndsTheAttempt(t *testing.T) {
 	r := pair(t)
 	x := r.attempt(1, 0, 0)

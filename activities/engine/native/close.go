@@ -81,7 +81,7 @@ func (a *attempt) fetched() bool {
 	select {
 	case <-a.decode.done:
 		left := a.decode.ctx.Err() != nil && time.Since(a.decode.sent) > dispatchGrace // D aborted it, and tells P
-		return a.decode.err == nil && a.decode.read || left
+		return !a.decode.refused && (a.decode.err == nil && a.decode.read || left)
 	default:
 		return true
 	}

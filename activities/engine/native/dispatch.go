@@ -41,6 +41,7 @@ func (f *Fleet) undispatched(a *attempt, err error) {
 	f.failed(a.d, a.prefill.ref, err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	a.decode.refused = true
 	if handoff.CodeOf(err).Advice() == handoff.GiveUp {
 		f.family(a.plan.Attempt.Handoff).final = err
 	}
