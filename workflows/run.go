@@ -52,7 +52,7 @@ func newRun(ctx workflow.Context, in steps.Input) *run {
 	r := &run{in: in, root: ctx, began: workflow.GetInfo(ctx).WorkflowStartTime, since: workflow.GetInfo(ctx).WorkflowStartTime, room: maxSpanBytes, first: in.Plan.Attempt.Epoch,
 		routes: map[handoff.Epoch]steps.Route{in.Plan.Attempt.Epoch: in.Route}, tokens: map[handoff.Epoch]handoff.Token{},
 		reader: steps.ReaderAt{Reader: in.Plan.Reader, Address: in.ReaderAddress}, hush: func() {}}
-	r.coord = handoff.NewCoordinator(in.Plan, handoff.Policy{MaxEpochs: in.MaxEpochs, Detach: in.Record == steps.RecordHandoff, Unasked: !in.Asks})
+	r.coord = handoff.NewCoordinator(in.Plan, handoff.Policy{MaxEpochs: in.MaxEpochs, Detach: in.Record == steps.RecordHandoff, Unasked: !in.Asks, AnyWord: !in.AsksAgain})
 	r.undo, _ = workflow.NewDisconnectedContext(ctx)
 	r.attempt, r.stop = workflow.WithCancel(ctx)
 	return r

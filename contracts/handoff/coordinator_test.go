@@ -117,6 +117,40 @@ func TestTheNextPlanNamesTheReaderOfHistory(t *testing.T) {
 	}
 }
 
+// A client that comes again while its first reader is being asked: that one gave up for
+// itself, and the one that history names by then may be delivering. In the last epoch no
+// plan follows that would find the word void.
+func TestTheWordOfAnEarlierReaderEndsNothingInTheLastEpochEither(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		c := NewCoordinator(testPlan(1, 1), Policy{MaxEpochs: 1, AnyWord: old})
+		a := c.Plan().Attempt
+		c.Step(Result{Step: StepCommit, Attempt: a, Code: CodeUnavailable})
+		c.Step(Result{Step: StepReserve, Attempt: a, Code: CodeUnavailable})
+		c.Step(Result{Step: StepUndoTransfer, Attempt: a, Verdict: VerdictUnknown})
+		c.Step(Result{Step: StepUndoPrefill, Attempt: a, Verdict: VerdictUnknown})
+		c.Commands()
+		first, second := c.Reader(), Reader{"g1", 1, 2}
+		c.NameReader(second)
+		c.Step(Result{Step: StepAskReader, Attempt: a, Verdict: VerdictClosed, Reader: first})
+		if old {
+			if o := c.Outcome(); o == nil {
+				t.Error("a run of a release before ends otherwise than its history")
+			}
+			continue
+		}
+		if o := c.Outcome(); o != nil {
+			t.Fatalf("%+v while another reader may deliver", o)
+		}
+		if got := c.Commands(); len(got) != 1 || got[0].Step != StepAskReader {
+			t.Fatalf("%+v, want the question to the other reader", got)
+		}
+		c.Step(Result{Step: StepAskReader, Attempt: a, Verdict: VerdictCommitted, Reader: second})
+		if c.Phase() != PhaseDecoding || c.Outcome() != nil {
+			t.Errorf("%s %+v: the reader delivers", c.Phase(), c.Outcome())
+		}
+	}
+}
+
 func TestALostStreamIsNotAdoptedAgain(t *testing.T) {
 	c := NewCoordinator(testPlan(1, 1), Policy{})
 	a := c.Plan().Attempt

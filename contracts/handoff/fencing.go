@@ -84,6 +84,8 @@ func (c *Coordinator) next() {
 	switch {
 	case c.cancelled && !c.Omit.Has(RuleCancelBeforePlan):
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeCancelled})
+	case c.givesUp() && c.isVoid() && !c.Policy.AnyWord:
+		c.ask() // no plan follows that would find it void, and the new reader may be delivering
 	case c.givesUp():
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail})
 	default:
@@ -103,8 +105,8 @@ func (c *Coordinator) placed(r Result) {
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeReset, Detail: r.Detail})
 	case r.Code != CodeNone || r.Next == nil:
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail + "; no other placement: " + r.Detail})
-	case c.onlyReader() && c.askedOf != c.reader && !c.Omit.Has(RuleReaderSame):
-		c.phase = PhaseFencing // history names another reader now: that answer is void (rule 5c)
+	case c.isVoid():
+		c.phase = PhaseFencing
 		c.ask()
 	case !c.follows(*r.Next):
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeInternal, Detail: "placement gave a plan that does not follow this one"})
@@ -129,6 +131,11 @@ func (c *Coordinator) supersede(p Plan) {
 	}
 	p.Reader = c.reader
 	c.begin(p)
+}
+
+// isVoid says that the proof is the word of a reader that history names no more (rule 5c).
+func (c *Coordinator) isVoid() bool {
+	return c.onlyReader() && c.askedOf != c.reader && !c.Omit.Has(RuleReaderSame)
 }
 
 // onlyReader says that the proof rests on the reader's word alone.

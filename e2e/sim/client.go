@@ -52,7 +52,7 @@ func (c *client) input(g *gateway) steps.Input {
 	}
 	p, d := at("p"), at("d0")
 	nonce := handoff.Nonce(0xa + len(g.life.name) + int(g.life.name[1]) + 16*c.again)
-	in := steps.Input{Tenant: "t", ID: "k", Key: "key", Asks: true, Model: model, Revision: revision, ReaderAddress: g.life.name, PromptTokens: promptTokens,
+	in := steps.Input{Tenant: "t", ID: "k", Key: "key", Asks: true, AsksAgain: true, Model: model, Revision: revision, ReaderAddress: g.life.name, PromptTokens: promptTokens,
 		Sampling: steps.Sampling{MaxTokens: answer}, Record: steps.RecordRequest, Deadline: deadline, Decode: 5 * time.Minute, Lease: c.s.lease,
 		Window: time.Hour, NoAttributes: true, Route: route(&p, &d)}
 	in.Plan = handoff.Plan{Attempt: handoff.Attempt{Handoff: handoff.HandoffID(fmt.Sprintf("k.%x", uint64(nonce))), Epoch: 1, Nonce: nonce}, P: seat(&p), D: seat(&d),

@@ -219,7 +219,7 @@ func (o *Orchestrator) unplaced(id string, r Request) (steps.Input, error) {
 	if err != nil {
 		return steps.Input{}, err
 	}
-	in := steps.Input{Tenant: r.Tenant, ID: id, Key: keyHash(r), Model: r.Model, Asks: true, ReaderAddress: o.cfg.Process,
+	in := steps.Input{Tenant: r.Tenant, ID: id, Key: keyHash(r), Model: r.Model, Asks: true, AsksAgain: true, ReaderAddress: o.cfg.Process,
 		PromptTokens: o.tokens(r), Record: o.cfg.Record, Deadline: r.Deadline, Decode: o.cfg.Decode,
 		Journal: (r.Journal || r.Resume != "") && o.cfg.Journal != nil, Resume: r.Resume,
 		Lease: o.cfg.Lease, Window: o.cfg.Window, MaxEpochs: o.cfg.MaxEpochs, NoAttributes: o.cfg.Temporal.NoAttributes,
