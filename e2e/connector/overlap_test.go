@@ -25,18 +25,25 @@ func (r *engines) pulled(t *testing.T) uint64 {
 	return d.GetPulledBytesTotal()
 }
 
-// overlaps stops P once bytes have come to D. P then stands in the step that computes
+// inTransfer stops P once bytes have come to D. P then stands in the step that computes
 // the prompt: what D has, it has read before the end of it.
-func (r *engines) overlaps(t *testing.T, model string) {
-	mark, before := r.Mark(), r.pulled(t)
-	running := r.send(t, traffic.Ask{Model: model, Prompt: longPrompt(), MaxTokens: 4, Prefill: "p1", Decode: "d1"})
+func (r *engines) inTransfer(t *testing.T, model string) (running running, mark fleet.Mark, before uint64) {
+	t.Helper()
+	mark, before = r.Mark(), r.pulled(t)
+	running = r.send(t, traffic.Ask{Model: model, Prompt: longPrompt(), MaxTokens: 4, Prefill: "p1", Decode: "d1"})
 	await(t, "bytes come to D", func() bool { return r.pulled(t) > before })
 	must(t, r.vllm["p1"].Pause())
-	early := r.pulled(t) - before
-	isSealed := func(e fleet.Event) bool { return e.Became("source", handoff.SourceSealed.String()) }
 	if slices.ContainsFunc(r.Since(mark), isSealed) {
 		t.Error("P had computed the prompt: this run shows nothing")
 	}
+	return running, mark, before
+}
+
+func isSealed(e fleet.Event) bool { return e.Became("source", handoff.SourceSealed.String()) }
+
+func (r *engines) overlaps(t *testing.T, model string) {
+	running, mark, before := r.inTransfer(t, model)
+	early := r.pulled(t) - before
 	must(t, r.vllm["p1"].Resume())
 	a := <-running.ended
 	if err := a.Whole(); err != nil || a.Usage.Direct != a.Usage.Prompt || a.Usage.Prompt < handoff.OverlapTokens {
@@ -46,6 +53,37 @@ func (r *engines) overlaps(t *testing.T, model string) {
 		t.Error("P never sealed")
 	}
 	t.Logf("%d of %d bytes were at D while P computed", early, r.pulled(t)-before)
+}
+
+// struck has something happen while a part of the bytes is at D.
+func (r *engines) struck(t *testing.T, model string) {
+	for what, blow := range map[string]func(running){
+		"the client leaves":       func(running running) { running.leave() },
+		"P is killed":             func(running) { must(t, r.vllm["p1"].Kill()) },
+		"D is killed":             func(running) { must(t, r.vllm["d1"].Kill()) },
+		"D's transferd is killed": func(running) { must(t, r.Process("td1").Restart(t.Context())) },
+		"P's transferd is killed": func(running) { must(t, r.Process("tp1").Restart(t.Context())) },
+		"the gateway is killed":   func(running) { must(t, r.Process("g1").Restart(t.Context())) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			running, _, _ := r.inTransfer(t, model)
+			blow(running)
+			must(t, r.vllm["p1"].Resume())
+			a := <-running.ended
+			t.Logf("the client got: %d %q %+v %v", a.Status, a.Text, a.Failure, a.Broken)
+			if left := what == "the client leaves" || what == "the gateway is killed"; !left && a.Typed() != nil {
+				t.Error(a.Typed())
+			}
+			for id, e := range r.vllm {
+				select {
+				case <-e.Gone():
+					r.again(t, id)
+				default:
+				}
+			}
+			must(t, r.AtRest(t.Context(), restWithin))
+		})
+	}
 }
 
 // exposed tells how long after P's seal D had everything, both ways in turns. It

@@ -15,14 +15,17 @@ import (
 const preemptions = "vllm:num_preemptions_total"
 
 // tight is engines of so few blocks that vLLM takes them from who came last: P of
-// 18, and so small steps that a prompt takes a hundred of them, d1 of 8, and d2
-// of another revision.
+// 18, and so small steps that a prompt takes a hundred of them, d1 of 8, d2 of
+// another revision, and d3, which wants a key that its front does not have.
 func tight(s fleet.Seat) vllmenv.Options {
 	o := options(s.ID)
 	o.CacheBytes = 9 * vllmenv.BlockBytes // one block is nobody's
 	if s.ID == "p1" {
 		o.CacheBytes = 19 * vllmenv.BlockBytes
 		o.Args = []string{"--max-num-batched-tokens", "16"}
+	}
+	if s.ID == "d3" {
+		o.Args = []string{"--api-key", "another"}
 	}
 	return o
 }
@@ -51,7 +54,7 @@ func count1(t *testing.T, e *vllmenv.Engine, name string) float64 {
 }
 
 func TestEnginesOfFewBlocks(t *testing.T) {
-	r := others(t, "tight", 1, 2, tight, map[string]map[string]any{"d2": {"revision": "another"}})
+	r := others(t, "tight", 1, 3, tight, map[string]map[string]any{"d2": {"revision": "another"}})
 	rest := func(t *testing.T) {
 		t.Helper()
 		if err := r.AtRest(t.Context(), restWithin); err != nil {
@@ -71,9 +74,9 @@ func TestEnginesOfFewBlocks(t *testing.T) {
 
 	t.Run("a decode whose blocks D takes back is computed again", func(t *testing.T) {
 		before := count1(t, r.vllm["d1"], preemptions)
-		ask := traffic.Ask{Prompt: promptOf(t, 300), MaxTokens: 450, Decode: "d1", Deadline: time.Minute} // grows to 6 blocks of 8
-		want := plain(t, ask).Text                                                                        // before: D must have room when ours is placed
-		streams, done := aside(t, r.vllm["d1"], promptOf(t, 100), 500)                                    // to 5
+		ask := traffic.Ask{Prompt: promptOf(t, 300), MaxTokens: 450, Decode: "d1", Deadline: answerWithin} // grows to 6 blocks of 8
+		want := plain(t, ask).Text                                                                         // before: D must have room when ours is placed
+		streams, done := aside(t, r.vllm["d1"], promptOf(t, 100), 500)                                     // to 5
 		<-streams
 		a := <-send(t, ask)
 		if err := a.Whole(); err != nil || a.Text != want {
@@ -91,7 +94,7 @@ func TestEnginesOfFewBlocks(t *testing.T) {
 
 	t.Run("a prefill whose blocks P takes back is computed again", func(t *testing.T) {
 		before := count1(t, r.vllm["p1"], preemptions)
-		ask := traffic.Ask{Prompt: promptOf(t, 900), MaxTokens: 8, Decode: "d1", Deadline: time.Minute}
+		ask := traffic.Ask{Prompt: promptOf(t, 900), MaxTokens: 8, Decode: "d1", Deadline: answerWithin}
 		want := plain(t, ask).Text
 		var ends []<-chan pair.Answer
 		for range 6 {
@@ -138,6 +141,11 @@ func TestEnginesOfFewBlocks(t *testing.T) {
 
 	t.Run("a D of another revision is refused before any prefill", func(t *testing.T) {
 		refused(t, traffic.Ask{Prompt: promptOf(t, 100), MaxTokens: 8, Decode: "d2"})
+		rest(t)
+	})
+
+	t.Run("a D that rejects its request is asked before any prefill", func(t *testing.T) {
+		refused(t, traffic.Ask{Prompt: promptOf(t, 100), MaxTokens: 8, Decode: "d3"})
 		rest(t)
 	})
 

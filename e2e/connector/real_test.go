@@ -31,6 +31,7 @@ func TestRealWeights(t *testing.T) {
 	}, map[string]map[string]any{"p1": {"serial_below": handoff.OverlapTokens}, "p2": {"serial_below": never}})
 	t.Run("answer as llama.cpp does", func(t *testing.T) { r.answersAsLlamaCPP(t, at) })
 	t.Run("are read while the prompt is computed", func(t *testing.T) { r.overlaps(t, at.Model) })
+	t.Run("are free again when, with a part of them moved,", func(t *testing.T) { r.struck(t, at.Model) })
 	t.Run("what the prefill hides of the transfer", func(t *testing.T) { r.exposed(t, at.Model) })
 	must(t, r.AtRest(t.Context(), restWithin))
 }

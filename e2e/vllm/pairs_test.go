@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/surehand/surehand/e2e/fleet"
@@ -53,6 +54,25 @@ func TestAPairOfTwoRevisionsIsRefusedBeforeThePrefill(t *testing.T) {
 	t.Logf("the client got: %s", got)
 	if n := prefills(t) - before; n != 0 {
 		t.Errorf("P computed %.0f prompts for nothing", n)
+	}
+}
+
+// P has computed by then: what it pins is freed by D's word, before its timer.
+func TestADThatRejectsIsToldInItsOwnWordsAndPIsFree(t *testing.T) {
+	strict := beside(t, vllmenv.Options{Name: "strict", Context: context4k, Args: []string{"--max-logprobs", "2"}})
+	before := look(t, rig.P.URL)
+	got, err := pair.Ask{Prompt: text(t, 0, 2), Tokens: 4, More: map[string]any{"logprobs": 5}}.Send(t.Context(), rig.URL())
+	if err != nil || got.Status != http.StatusBadRequest || !strings.Contains(got.Message, "logprobs") {
+		t.Errorf("%s, %v", got, err)
+	}
+	t.Logf("the client got: %s", got)
+	eventually(t, "P and D hold nothing", func() bool { return empty(t, rig.P.URL) && empty(t, strict.URL) })
+	now := look(t, rig.P.URL)
+	if n := now.Sum(pair.Succeeded, "", "") - before.Sum(pair.Succeeded, "", ""); n != 1 {
+		t.Errorf("P computed %.0f prompts, want the one that D refused", n)
+	}
+	if n := now.Sum(pair.Expired, "", "") - before.Sum(pair.Expired, "", ""); n != 0 {
+		t.Errorf("%.0f leases ended by P's timer", n)
 	}
 }
 
