@@ -1,10 +1,7 @@
 package browser
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,16 +13,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/surehand/surehand/e2e/fleet/fleettest"
+	"github.com/surehand/surehand/workers/dev"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 60 * time.Second
 
-// site is a `surehand dev` with operators and tenants.
-type site struct {
-	HTTP, GRPC, UI string
-}
+// site is a `surehand dev`.
+type site struct{ dev.Ready }
 
 const (
 	operatorKey = "operator-key-of-this-test"
@@ -33,8 +29,8 @@ const (
 	secretEpoch = `"committed"` // of every outcome; in clear only for who may
 )
 
-// open runs everything on this machine, payloads sealed.
-func open(t *testing.T) (s site) {
+// open runs everything on this machine, payloads sealed, with operators and tenants.
+func open(t *testing.T) site {
 	t.Helper()
 	p := fleettest.Built(t, false)
 	dir := t.TempDir()
@@ -48,41 +44,7 @@ func open(t *testing.T) (s site) {
 	keys := file("keys", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n")
 	who := file("access.yaml", "anonymous: dev\ntenants:\n  dev: {}\n  acme: {keys: [\""+digest(tenantKey)+"\"]}\noperators:\n  alice: {keys: [\""+digest(operatorKey)+"\"]}\n")
 	config := file("config.yaml", "serve:\n  access: "+who+"\n")
-	c := exec.Command(p.Surehand, "dev", "--json", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--ui", "127.0.0.1:0",
-		"--temporal-listen", "127.0.0.1:0", "--compute", "synthetic", "--prefill-tok-s", "2000", "--step-ms", "20", "--blocks", "256", "--payload-keys", keys, "--config", config)
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Dir = root
-	logs := &strings.Builder{}
-	c.Stderr = logs
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewReader(out)
-	t.Cleanup(func() {
-		if err := c.Process.Signal(os.Interrupt); err != nil {
-			t.Error(err)
-		}
-		_, _ = io.Copy(io.Discard, lines) // to its end
-		if err := c.Wait(); err != nil {
-			t.Errorf("dev: %s\n%s", err, logs)
-		}
-	})
-	line, err := lines.ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("dev is not ready: %s\n%s", err, logs)
-	}
-	if err := json.Unmarshal(line, &s); err != nil {
-		t.Fatalf("%s: %s", line, err)
-	}
-	s.HTTP, s.UI = strings.TrimSuffix(s.HTTP, "/v1"), strings.TrimSuffix(s.UI, "/")
-	return s
+	return site{fleettest.Dev(t, p, "--compute", "synthetic", "--prefill-tok-s", "2000", "--step-ms", "20", "--blocks", "256", "--payload-keys", keys, "--config", config)}
 }
 
 // chromium is a browser of its own, without a past.

@@ -35,6 +35,7 @@ const (
 var (
 	stage *fleet.Fleet
 	alone *library
+	built fleet.Programs
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -104,18 +105,17 @@ func open(ctx context.Context, dir string) error {
 		return err
 	}
 	tell("libraries and weights installed")
-	programs, err := fleet.Build(ctx, true)
-	if err != nil {
+	if built, err = fleet.Build(ctx, true); err != nil {
 		return err
 	}
-	if programs.Engine, err = fleet.Program(ctx, "surehand-llamacpp", "./workers/llamacpp/cmd/surehand-llamacpp"); err != nil {
+	if built.Engine, err = fleet.Program(ctx, "surehand-llamacpp", "./workers/llamacpp/cmd/surehand-llamacpp"); err != nil {
 		return err
 	}
 	tell("programs built")
 	if alone, err = newLibrary(at); err != nil {
 		return err
 	}
-	stage, err = fleet.Start(ctx, programs, dir, fleet.Options{Gateways: 1, Lease: lease, Serves: at.Model,
+	stage, err = fleet.Start(ctx, built, dir, fleet.Options{Gateways: 1, Lease: lease, Serves: at.Model,
 		Engine: func(_ context.Context, s fleet.Seat) ([]string, error) {
 			return []string{"engine", "--transferd-socket", s.Daemon, "--libraries", at.Libraries, "--weights", at.Weights, "--model", at.Model,
 				"--chat-template", at.Template, "--context", fmt.Sprint(context1), "--slots", fmt.Sprint(sequences), "--chunk-tokens", fmt.Sprint(chunk)}, nil
