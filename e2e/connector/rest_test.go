@@ -3,12 +3,10 @@ package connector
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
 )
 
@@ -36,32 +34,12 @@ func TestAnEngineThatHoldsDoesNotSpin(t *testing.T) {
 func burnt(t *testing.T, id string) float64 {
 	t.Helper()
 	const look = 3 * time.Second // an interval that is measured, not a wait for something
-	before, interval := ticks(t, rig.vllm[id].PID), time.NewTimer(look)
-	<-interval.C
-	return float64(ticks(t, rig.vllm[id].PID)-before) / 100 / look.Seconds() // the kernel counts hundredths of a second
-}
-
-// ticks is the CPU time of a process group.
-func ticks(t *testing.T, group int) (sum int) {
-	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	before, _, err := fleet.Group(rig.vllm[id].PID)
 	must(t, err)
-	for _, path := range stats {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			continue // it ended
-		}
-		f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-		if f[2] != strconv.Itoa(group) {
-			continue
-		}
-		for _, n := range f[11:13] {
-			v, err := strconv.Atoi(n)
-			must(t, err)
-			sum += v
-		}
-	}
-	return sum
+	<-time.NewTimer(look).C
+	after, _, err := fleet.Group(rig.vllm[id].PID)
+	must(t, err)
+	return float64(after-before) / float64(look)
 }
 
 // The connector's own tests, in the environment that it runs in.

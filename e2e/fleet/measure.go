@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,22 +46,72 @@ func (p *Process) CPU() (time.Duration, error) {
 }
 
 // cpuTicks of a process and of those of its children that have ended.
-func cpuTicks(pid int) (sum int64, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+func cpuTicks(pid int) (int64, error) {
+	fields, err := stat(pid)
 	if err != nil {
 		return 0, err
 	}
-	_, rest, ok := bytes.Cut(text, []byte(") "))
-	fields := strings.Fields(string(rest))
-	if !ok || len(fields) < 15 {
-		return 0, fmt.Errorf("/proc stat of %d is %q", pid, text)
+	return sum(fields[statTime:statWaited])
+}
+
+// Group is what the processes of a group have used, and which they are; its unit is
+// 10 ms.
+func Group(group int) (used time.Duration, pids []int, err error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, nil, err
 	}
-	for _, field := range fields[11:15] {
-		ticks, err := strconv.ParseInt(field, 10, 64)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue // no process
+		}
+		fields, err := stat(pid)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it ended
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		if fields[statGroup] != strconv.Itoa(group) {
+			continue
+		}
+		ticks, err := sum(fields[statTime:statChildren])
+		if err != nil {
+			return 0, nil, err
+		}
+		used, pids = used+time.Duration(ticks)*clockTick, append(pids, pid)
+	}
+	return used, pids, nil
+}
+
+// Fields of /proc's stat behind the program's name (proc(5)).
+const (
+	statGroup    = 2
+	statTime     = 11 // in user mode, in the kernel
+	statChildren = 13 // the same of children that have ended
+	statWaited   = 15
+)
+
+func stat(pid int) ([]string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < statWaited {
+		return nil, fmt.Errorf("/proc stat of %d is %q", pid, text)
+	}
+	return fields, nil
+}
+
+func sum(ticks []string) (sum int64, err error) {
+	for _, field := range ticks {
+		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
 			return 0, err
 		}
-		sum += ticks
+		sum += n
 	}
 	return sum, nil
 }

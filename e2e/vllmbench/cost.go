@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -12,8 +11,6 @@ import (
 	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/workers/vllmenv"
 )
-
-const tick = 10 * time.Millisecond // unit of the kernel's CPU times
 
 // Cost is CPU time by who took it.
 type Cost struct{ Engines, Daemons, Fronts, Rest time.Duration }
@@ -56,38 +53,20 @@ func (b *bench) cpu(w way) (c Cost, err error) {
 
 // group is the CPU time and the proportional memory of an engine's processes.
 func group(e *vllmenv.Engine) (used time.Duration, bytes int64, err error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, path := range stats {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue // it ended
-		}
-		f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if f[2] != strconv.Itoa(e.PID) {
-			continue
-		}
-		for _, n := range f[11:13] {
-			v, err := strconv.ParseInt(n, 10, 64)
-			if err != nil {
-				return 0, 0, err
-			}
-			used += time.Duration(v) * tick
-		}
-		n, err := proportional(filepath.Dir(path))
+	used, pids, err := fleet.Group(e.PID)
+	for _, pid := range pids {
+		n, err := proportional(pid)
 		if err != nil {
 			return 0, 0, err
 		}
 		bytes += n
 	}
-	return used, bytes, nil
+	return used, bytes, err
 }
 
 // proportional counts a page that n processes share as an nth of it.
-func proportional(proc string) (int64, error) {
-	text, err := os.ReadFile(filepath.Join(proc, "smaps_rollup"))
+func proportional(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
 		return 0, err
 	}
@@ -97,7 +76,7 @@ func proportional(proc string) (int64, error) {
 			return n << 10, err
 		}
 	}
-	return 0, fmt.Errorf("%s: no Pss", proc)
+	return 0, fmt.Errorf("/proc smaps_rollup of %d has no Pss", pid)
 }
 
 // who is something whose CPU time and memory are looked at.
@@ -116,7 +95,7 @@ func process(name string, p *fleet.Process) who {
 		if err != nil {
 			return 0, 0, err
 		}
-		bytes, err := proportional(fmt.Sprintf("/proc/%d", p.PID()))
+		bytes, err := proportional(p.PID())
 		return used, bytes, err
 	}}
 }
