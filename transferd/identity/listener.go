@@ -3,6 +3,9 @@ package identity
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"sync"
 
@@ -70,6 +73,30 @@ func (l *listener) now() (*tls.Config, error) {
 		l.config = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*own}, ClientCAs: callers, ClientAuth: l.auth, NextProtos: l.protocols}
 	}
 	return l.config, nil
+}
+
+// ErrClear refuses a listener that other machines would reach in clear text.
+var ErrClear = errors.New("not a loopback address, and there is no certificate")
+
+// Bind listens at host:port: on loopback in clear text, elsewhere under secure, and
+// without it not even for a moment: the address is looked at before it is bound.
+func Bind(address string, secure *tls.Config) (net.Listener, error) {
+	at, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	local := at.IP.IsLoopback()
+	if !local && secure == nil {
+		return nil, fmt.Errorf("%s: %w", address, ErrClear)
+	}
+	l, err := net.ListenTCP("tcp", at)
+	if err != nil {
+		return nil, err
+	}
+	if local {
+		return l, nil
+	}
+	return tls.NewListener(l, secure), nil
 }
 
 // Shown keeps from callers without a certificate, by 403, what is behind a Listener.

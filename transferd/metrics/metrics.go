@@ -129,21 +129,7 @@ func listen(address string, secure *tls.Config) (net.Listener, error) {
 		}
 		return l, nil
 	}
-	at, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	if !at.IP.IsLoopback() && secure == nil {
-		return nil, fmt.Errorf("%s is not loopback, and there is no certificate", address)
-	}
-	l, err := net.ListenTCP("tcp", at)
-	if err != nil {
-		return nil, err
-	}
-	if at.IP.IsLoopback() {
-		return l, nil
-	}
-	return tls.NewListener(l, secure), nil
+	return identity.Bind(address, secure)
 }
 
 // Address is the address that is really listened on.

@@ -22,7 +22,7 @@ const (
 )
 
 // ErrNotLoopback refuses to show metrics in clear text to other machines.
-var ErrNotLoopback = errors.New("not a loopback address")
+var ErrNotLoopback = identity.ErrClear
 
 // Server answers /metrics, /healthz and /readyz beside a process's real work.
 type Server struct {
@@ -61,24 +61,12 @@ func serveOn(listener net.Listener, h http.Handler, timeout time.Duration) *Serv
 	return s
 }
 
-// listen looks at the address before it binds it: not even for a moment is a
-// plaintext port open to others.
 func listen(address string, secure *tls.Config) (net.Listener, error) {
-	resolved, err := net.ResolveTCPAddr("tcp", address)
+	l, err := identity.Bind(address, secure)
 	if err != nil {
-		return nil, fmt.Errorf("metrics address: %w", err)
+		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	if !resolved.IP.IsLoopback() && secure == nil {
-		return nil, fmt.Errorf("metrics on %s: %w, and there is no certificate", address, ErrNotLoopback)
-	}
-	listener, err := net.ListenTCP("tcp", resolved)
-	if err != nil {
-		return nil, fmt.Errorf("listen for metrics: %w", err)
-	}
-	if resolved.IP.IsLoopback() {
-		return listener, nil
-	}
-	return tls.NewListener(listener, secure), nil
+	return l, nil
 }
 
 // Close stops listening and waits for the answers under way, briefly.
