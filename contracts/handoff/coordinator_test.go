@@ -151,6 +151,39 @@ func TestTheWordOfAnEarlierReaderEndsNothingInTheLastEpochEither(t *testing.T) {
 	}
 }
 
+// The same where another epoch was to follow and no engine is left for it.
+func TestTheWordOfAnEarlierReaderEndsNothingWhereNothingCanBePlaced(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		c := NewCoordinator(testPlan(1, 1), Policy{AnyWord: old})
+		a := c.Plan().Attempt
+		c.Step(Result{Step: StepCommit, Attempt: a, Code: CodeUnavailable})
+		c.StreamLost(c.Reader(), CodeEngine, "")
+		c.Step(Result{Step: StepUndoTransfer, Attempt: a, Verdict: VerdictUnknown})
+		c.Step(Result{Step: StepUndoPrefill, Attempt: a, Verdict: VerdictUnknown})
+		if c.Phase() != PhasePlacing {
+			t.Fatal(c.Phase())
+		}
+		c.Commands()
+		second := Reader{"g1", 1, 2}
+		c.NameReader(second)
+		c.Step(Result{Step: StepPlace, Attempt: a, Code: CodeUnavailable, Detail: "no engine"})
+		if old {
+			if c.Outcome() == nil {
+				t.Error("a run of a release before ends otherwise than its history")
+			}
+			continue
+		}
+		if got := c.Commands(); c.Outcome() != nil || len(got) != 1 || got[0].Step != StepAskReader {
+			t.Fatalf("%+v %+v, want the question to the other reader", c.Outcome(), got)
+		}
+		c.Step(Result{Step: StepAskReader, Attempt: a, Verdict: VerdictClosed, Reader: second})
+		c.Step(Result{Step: StepPlace, Attempt: a, Code: CodeUnavailable, Detail: "no engine"})
+		if o := c.Outcome(); o == nil || o.Committed || o.Code != CodeEngine {
+			t.Errorf("%+v: both readers gave it up, and nothing can be placed", o)
+		}
+	}
+}
+
 func TestALostStreamIsNotAdoptedAgain(t *testing.T) {
 	c := NewCoordinator(testPlan(1, 1), Policy{})
 	a := c.Plan().Attempt

@@ -208,8 +208,8 @@
 // byte is written, and writes bytes of one attempt only. 3 asked to give up, it
 // records, then answers; a repeat gets the present. 4 a worker asks whom history
 // names; silence or another incarnation is unknown. 5 the next plan is completed,
-// or the last epoch ended, only if history still names who answered. 6 once it is, the old attempt is
-// released. 7 a re-attach begins at position 0, the client takes nothing more
+// or the handoff ended where none follows, only if history still names who
+// answered. 6 once it is, the old attempt is released. 7 a re-attach begins at position 0, the client takes nothing more
 // from the older connection, and the new reader is told the newest planned
 // attempt: older ones count as given up. 8 where nobody can tell, the handoff
 // waits, as long as its first token may take, for a client that comes again: the

@@ -98,16 +98,17 @@ func (c *Coordinator) placed(r Result) {
 	if c.phase != PhasePlacing {
 		return
 	}
+	placed := r.Code == CodeNone && r.Next != nil
 	switch {
 	case c.cancelled && !c.Omit.Has(RuleCancelBeforePlan):
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeCancelled})
 	case r.Code == CodeReset: // rule 13, whatever failed before: what the run had come to is forgotten
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeReset, Detail: r.Detail})
-	case r.Code != CodeNone || r.Next == nil:
-		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail + "; no other placement: " + r.Detail})
-	case c.isVoid():
+	case c.isVoid() && (placed || !c.Policy.AnyWord): // the new reader may be delivering, whether or not a plan would follow
 		c.phase = PhaseFencing
 		c.ask()
+	case !placed:
+		c.end(Outcome{Attempt: c.plan.Attempt, Code: c.failure.Code, Detail: c.failure.Detail + "; no other placement: " + r.Detail})
 	case !c.follows(*r.Next):
 		c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeInternal, Detail: "placement gave a plan that does not follow this one"})
 	default:

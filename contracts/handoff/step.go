@@ -100,5 +100,5 @@ type Policy struct {
 	MaxEpochs Epoch // MaxEpochsBeforeFirstToken when zero
 	Detach    bool  // record: handoff; the workflow ends at commit
 	Unasked   bool  // as begun by releases that gave up without asking the reader first
-	AnyWord   bool  // as begun by releases that took an earlier reader's word in the last epoch
+	AnyWord   bool  // as begun by releases that took an earlier reader's word where no other epoch follows
 }

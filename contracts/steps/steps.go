@@ -120,7 +120,7 @@ type Input struct {
 	Resumed       *Resumed      `json:"resumed,omitempty"`       // of an epoch that does so
 	Trace         string        `json:"trace,omitempty"`         // W3C traceparent of the request; empty: it is not traced
 	Asks          bool          `json:"asks,omitempty"`          // the reader is asked before what may be committed is given up; older inputs lack it
-	AsksAgain     bool          `json:"asks_again,omitempty"`    // another reader that history names by then is asked as well, in the last epoch too; older inputs lack it
+	AsksAgain     bool          `json:"asks_again,omitempty"`    // another reader that history names by then is asked as well where no other epoch follows; older inputs lack it
 	Journal       bool          `json:"journal,omitempty"`       // delivered tokens are kept for a while, for clients that come back
 }
 
