@@ -1,9 +1,11 @@
 package native
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/surehand/surehand/activities/engine/vllm"
 	"github.com/surehand/surehand/activities/engine/vllm/vllmtest"
 	"github.com/surehand/surehand/contracts/handoff"
 )
@@ -204,6 +206,29 @@ func TestWhatDRefusesInsideOfItsStreamFreesP(t *testing.T) {
 	y := r.attempt(2, 0, 0)
 	wants(t, "reserve", y.reserve(), handoff.CodeInvalid)
 	r.clean()
+}
+
+// A request to D that was broken off after a while D aborts, and tells P itself; one that
+// D answered it will not take, nobody told P of.
+func TestOnlyWhatDAnsweredIsARefusal(t *testing.T) {
+	r := pair(t)
+	for err, fetched := range map[error]bool{
+		handoff.Errorf(handoff.CodeCancelled, "its reader stopped"):                                             true,
+		&vllm.Failure{Reason: handoff.Errorf(handoff.CodeUnavailable, "the reader left")}:                       true,
+		&vllm.Failure{Reason: handoff.Errorf(handoff.CodeInvalid, "D answered HTTP 400"), Status: 400}:          false,
+		&vllm.Failure{Reason: handoff.Errorf(handoff.CodeEngine, "an error inside of its stream"), Status: 500}: false,
+	} {
+		x := r.attempt(1, 0, 0)
+		a := &attempt{plan: x.plan, d: x.d, prefill: &prefill{}, decode: &decode{done: make(chan struct{}), sent: time.Now().Add(-time.Minute), err: err}}
+		var stop context.CancelFunc
+		a.decode.ctx, stop = context.WithCancel(t.Context())
+		stop()
+		r.undispatched(a, err)
+		close(a.decode.done)
+		if a.fetched() != fetched {
+			t.Errorf("%v: want D to tell P itself: %t", err, fetched)
+		}
+	}
 }
 
 func TestALeaseThatNobodyRenewsEndsTheAttempt(t *testing.T) {

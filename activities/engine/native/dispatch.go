@@ -41,7 +41,7 @@ func (f *Fleet) undispatched(a *attempt, err error) {
 	f.failed(a.d, a.prefill.ref, err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	a.decode.refused = true
+	a.decode.refused = answeredBy(err)
 	if handoff.CodeOf(err).Advice() == handoff.GiveUp {
 		f.family(a.plan.Attempt.Handoff).final = err
 	}
@@ -154,7 +154,7 @@ func (f *Fleet) read(a *attempt, d *decode, each func(engine.DecodeEvent) error)
 			return nil
 		}
 		if err != nil {
-			if failure := failureOf(err); first && failure != nil && !failure.Down {
+			if first && answeredBy(err) {
 				f.undispatched(a, err) // vLLM says of some requests only inside of its stream that they are wrong
 			}
 			return err
@@ -250,6 +250,12 @@ func (f *Fleet) finish(a *attempt, err error) {
 		cause = handoff.Errorf(handoff.CodeClosed, "the decode is over")
 	}
 	f.over(a.plan.Attempt, cause)
+}
+
+// answeredBy says that a failure is an engine's own answer, not the want of one.
+func answeredBy(err error) bool {
+	failure := failureOf(err)
+	return failure != nil && failure.Status != 0
 }
 
 func failureOf(err error) *vllm.Failure {
