@@ -213,16 +213,7 @@ func TestAResetFreesNoKeyWhoseClientHasTokens(t *testing.T) {
 	if err != nil || out.Code != "reset" || out.Committed || out.Attempt.Epoch != 1 {
 		t.Errorf("the reset run ends as %+v, %v", out, err)
 	}
-	if err := s.Process("g1").Kill(); err != nil { // nobody holds the stream any more
-		t.Fatal(err)
-	}
-	if a := <-over; a.Pieces < 3 {
-		t.Errorf("the client has %d pieces", a.Pieces)
-	}
-	if err := s.Heal(ctx); err != nil {
-		t.Fatal(err)
-	}
-	s.spent(ctx, t, ask)
+	s.spent(ctx, t, ask, over)
 }
 
 // An operator terminates a run whose client has tokens: what that came to nobody can
@@ -244,16 +235,7 @@ func TestATerminatedRunFreesNoKeyWhoseClientHasTokens(t *testing.T) {
 	if err := s.Terminate(ctx, fleet.DefaultTenant, fault.PublicID(committed[0])); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Process("g1").Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if a := <-over; a.Pieces < 3 {
-		t.Errorf("the client has %d pieces", a.Pieces)
-	}
-	if err := s.Heal(ctx); err != nil {
-		t.Fatal(err)
-	}
-	s.spent(ctx, t, ask)
+	s.spent(ctx, t, ask, over)
 }
 
 // A refusal before the commit frees its key, whether or not the store remembers it:
@@ -288,10 +270,20 @@ func TestARefusedKeyIsServedWhenItIsAskedAgain(t *testing.T) {
 	}
 }
 
-// spent says that a key is nobody's any more: by the store's word, and by the
+// spent kills the gateway that holds the stream of a key, and says that the key is
+// nobody's any more, though its client has tokens: by the store's word, and by the
 // history's where the store forgot it.
-func (s *stage) spent(ctx context.Context, t *testing.T, ask traffic.Ask) {
+func (s *stage) spent(ctx context.Context, t *testing.T, ask traffic.Ask, over <-chan traffic.Answer) {
 	t.Helper()
+	if err := s.Process("g1").Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-over; a.Pieces < 3 {
+		t.Errorf("the client has %d pieces", a.Pieces)
+	}
+	if err := s.Heal(ctx); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range s.Clients {
 		m := s.Mark()
 		a := c.Send(ctx, ask)

@@ -2,6 +2,7 @@ package fleettest
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -9,10 +10,31 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/surehand/surehand/e2e/fleet"
+	"github.com/surehand/surehand/e2e/traffic"
 	"github.com/surehand/surehand/workers/dev"
 )
+
+// DevAnswers runs `surehand dev` with an engine of real weights, as a visitor does, and
+// asks it what they know.
+func DevAnswers(t *testing.T, p fleet.Programs, within time.Duration, args ...string) {
+	t.Helper()
+	ready := Dev(t, p, args...)
+	c, err := traffic.NewClientOf(ready.HTTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	a := c.Send(ctx, traffic.Ask{Model: ready.Model, Prompt: "What is the capital of France?", MaxTokens: 16, Chat: true})
+	if err := a.Whole(); err != nil || a.Usage.Direct != a.Usage.Prompt || !strings.Contains(a.Text, "Paris") {
+		t.Errorf("%v, %q, %+v", err, a.Text, a.Usage)
+	}
+	t.Logf("%s, ready after %.0f s: %q, %+v", ready.Model, ready.Seconds, a.Text, a.Usage)
+}
 
 // Dev runs `surehand dev` on free ports until the test ends, with no path behind
 // the addresses of its ready line. The test fails when it does not end well.
