@@ -76,7 +76,7 @@ func (l *listener) now() (*tls.Config, error) {
 }
 
 // ErrClear refuses a listener that other machines would reach in clear text.
-var ErrClear = errors.New("not a loopback address, and there is no certificate")
+var ErrClear = errors.New("is not loopback, and there is no certificate")
 
 // Bind listens at host:port: on loopback in clear text, elsewhere under secure, and
 // without it not even for a moment: the address is looked at before it is bound.
@@ -87,7 +87,7 @@ func Bind(address string, secure *tls.Config) (net.Listener, error) {
 	}
 	local := at.IP.IsLoopback()
 	if !local && secure == nil {
-		return nil, fmt.Errorf("%s: %w", address, ErrClear)
+		return nil, fmt.Errorf("%s %w", address, ErrClear)
 	}
 	l, err := net.ListenTCP("tcp", at)
 	if err != nil {
