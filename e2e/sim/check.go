@@ -156,8 +156,8 @@ func (s *Sim) view() (w handoff.World) {
 			// Given up by the reader that history names, or superseded by a plan.
 			g := s.gateways[at.Address]
 			v.GivenUp = a.Epoch < newest
-			if begun && g != nil && g.life.name == at.Reader.Process && g.life.incarnation == at.Reader.Incarnation && g.stream != nil {
-				v.GivenUp = v.GivenUp || g.stream.reading.State(a) == handoff.ReaderGivenUp
+			if begun && g != nil && g.life.name == at.Reader.Process && g.life.incarnation == at.Reader.Incarnation && g.runs[a.Handoff] != nil {
+				v.GivenUp = v.GivenUp || g.runs[a.Handoff].reading.State(a) == handoff.ReaderGivenUp
 			}
 			w.Visible = append(w.Visible, v)
 		}

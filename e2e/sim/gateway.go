@@ -23,7 +23,8 @@ type gateway struct {
 	steps *activities.Steps
 
 	mu     sync.Mutex
-	stream *stream
+	stream *stream                       // of the client's key, the latest
+	runs   map[handoff.HandoffID]*stream // by run: each is asked of and told its own
 	wg     sync.WaitGroup
 }
 
@@ -48,7 +49,7 @@ func (st *stream) touch() {
 }
 
 func newGateway(s *Sim, name string, i handoff.Incarnation) *gateway {
-	g := &gateway{s: s, life: s.newLife(name, i)}
+	g := &gateway{s: s, life: s.newLife(name, i), runs: map[handoff.HandoffID]*stream{}}
 	g.steps = &activities.Steps{Ledger: remoteLedger{s.ledger, s, g.life}, Engines: engines{g}, Movers: movers{g}, Readers: readers{g}, Placer: placer{g},
 		Bodies: g, Attempts: activities.NewAttempts(16), Observer: g, Log: slog.New(slog.DiscardHandler), SerialBelow: promptTokens / 2,
 		Local: func(at steps.ReaderAt) bool {
@@ -71,8 +72,8 @@ func newGateway(s *Sim, name string, i handoff.Incarnation) *gateway {
 func (g *gateway) stop() {
 	g.life.end()
 	g.mu.Lock()
-	if g.stream != nil {
-		g.stream.detach()
+	for _, st := range g.runs {
+		st.detach()
 	}
 	g.mu.Unlock()
 	go g.steps.Attempts.Close()
@@ -100,24 +101,26 @@ func (g *gateway) submit(c *connection) error {
 	case !got.Mine:
 		return g.join(c)
 	}
-	g.adopt(c, in, in.Plan.Reader)
+	st := g.adopt(c, in, in.Plan.Reader)
 	si := steps.StepInput{Request: in, Reader: steps.ReaderAt{Reader: in.Plan.Reader, Address: g.life.name}}
 	g.wg.Go(func() { _, _ = g.steps.Prefill(g.life.ctx, si) })
 	g.wg.Go(func() { _, _ = g.steps.Reserve(g.life.ctx, si) })
-	g.wg.Go(func() { g.start(c, in) })
-	g.wg.Go(func() { g.deadline(in) })
+	g.wg.Go(func() { g.start(st, in) })
+	g.wg.Go(func() { g.deadline(st, in) })
 	return nil
 }
 
-func (g *gateway) adopt(c *connection, in steps.Input, r handoff.Reader) {
+func (g *gateway) adopt(c *connection, in steps.Input, r handoff.Reader) *stream {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.stream = &stream{reader: r, in: in, detach: func() {}, to: c, more: make(chan struct{})}
-	g.stream.reading.Newest(in.Plan.Attempt)
+	st := &stream{reader: r, in: in, detach: func() {}, to: c, more: make(chan struct{})}
+	st.reading.Newest(in.Plan.Attempt)
+	g.stream, g.runs[in.Plan.Attempt.Handoff] = st, st
+	return st
 }
 
 // start makes the request durable; when it cannot be known to be, it is undone.
-func (g *gateway) start(c *connection, in steps.Input) {
+func (g *gateway) start(st *stream, in steps.Input) {
 	started := func(ctx context.Context) error { return g.s.history.begin(in, g) }
 	var err error
 	for range 2 {
@@ -132,7 +135,6 @@ func (g *gateway) start(c *connection, in steps.Input) {
 		return
 	}
 	g.mu.Lock()
-	st := g.stream
 	state := st.reading.GiveUp(in.Plan.Attempt)
 	g.mu.Unlock()
 	if state == handoff.ReaderDelivering {
@@ -150,11 +152,12 @@ func (g *gateway) join(c *connection) error {
 		return err
 	}
 	var in steps.Input
+	var st *stream
 	err := g.s.call(g.life.ctx, g.life, "h", "re-attach", handoff.Attempt{}, func(context.Context) error {
-		return g.s.history.reattach(func(now steps.Input, r handoff.Reader) { in = now; g.adopt(c, now, r) }, g)
+		return g.s.history.reattach(func(now steps.Input, r handoff.Reader) { in, st = now, g.adopt(c, now, r) }, g)
 	})
 	if err == nil {
-		g.wg.Go(func() { g.deadline(in) })
+		g.wg.Go(func() { g.deadline(st, in) })
 	}
 	return err
 }
@@ -206,12 +209,16 @@ func (g *gateway) told(ctx context.Context, each func(handoff.Delivery)) error {
 }
 
 // cancel is the client's.
-func (g *gateway) cancel() { g.leave(handoff.CodeCancelled) }
-
-// leave ends the stream: it reaches the daemons at once, then history.
-func (g *gateway) leave(code handoff.Code) {
+func (g *gateway) cancel() {
 	g.mu.Lock()
 	st := g.stream
+	g.mu.Unlock()
+	g.leave(st, handoff.CodeCancelled)
+}
+
+// leave ends the stream: it reaches the daemons at once, then history.
+func (g *gateway) leave(st *stream, code handoff.Code) {
+	g.mu.Lock()
 	if st == nil || st.done {
 		g.mu.Unlock()
 		return
@@ -228,17 +235,17 @@ func (g *gateway) leave(code handoff.Code) {
 }
 
 // deadline ends a handoff that has no token in time (L1).
-func (g *gateway) deadline(in steps.Input) {
+func (g *gateway) deadline(st *stream, in steps.Input) {
 	select {
 	case <-time.After(in.Deadline):
 	case <-g.life.ctx.Done():
 		return
 	}
 	g.mu.Lock()
-	late := g.stream.tokens == 0 && !g.stream.done
+	late := st.tokens == 0 && !st.done
 	g.mu.Unlock()
 	if late {
-		g.leave(handoff.CodeDeadline)
+		g.leave(st, handoff.CodeDeadline)
 	}
 }
 
@@ -271,7 +278,7 @@ func (g *gateway) fail(st *stream, code handoff.Code) {
 // planned takes the newest planned attempt and reads it.
 func (g *gateway) planned(p handoff.Plan, r steps.Route, token handoff.Token) error {
 	g.mu.Lock()
-	st := g.stream
+	st := g.runs[p.Attempt.Handoff]
 	switch {
 	case st == nil || st.done:
 		g.mu.Unlock()
@@ -379,8 +386,12 @@ type readers struct{ g *gateway }
 func (r readers) at(ctx context.Context, at steps.ReaderAt, op string, a handoff.Attempt, fn func(*gateway) error) error {
 	ask := func(context.Context) error {
 		g := r.g.s.gateways[at.Address]
-		if g.s.omits(readerLife) && g.stream == nil {
-			g.stream = &stream{detach: func() {}, more: make(chan struct{}), done: true} // an empty record gives up whatever it is asked
+		if g.s.omits(readerLife) {
+			g.mu.Lock()
+			if g.runs[a.Handoff] == nil {
+				g.runs[a.Handoff] = &stream{detach: func() {}, more: make(chan struct{}), done: true} // an empty record gives up whatever it is asked
+			}
+			g.mu.Unlock()
 		} else if g.life.name != at.Reader.Process || g.life.incarnation != at.Reader.Incarnation {
 			return handoff.Errorf(handoff.CodeStaleIncarnation, "this is another life of the reader")
 		}
@@ -397,20 +408,21 @@ func (r readers) GiveUp(ctx context.Context, at steps.ReaderAt, a handoff.Attemp
 	err := r.at(ctx, at, "ask-reader", a, func(g *gateway) error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if g.stream == nil {
+		st := g.runs[a.Handoff]
+		if st == nil {
 			return handoff.Errorf(handoff.CodeGone, "no stream is read here")
 		}
-		fresh := g.stream.reading.State(a) == handoff.ReaderUndecided
-		state := g.stream.reading.GiveUp(a)
+		fresh := st.reading.State(a) == handoff.ReaderUndecided
+		state := st.reading.GiveUp(a)
 		said.Store(state == handoff.ReaderGivenUp)
 		if state == handoff.ReaderGivenUp {
-			if end := (steps.Ended{Attempt: a, Reader: g.stream.reader, Code: handoff.CodeEngine.String()}); fresh {
+			if end := (steps.Ended{Attempt: a, Reader: st.reader, Code: handoff.CodeEngine.String()}); fresh {
 				// Who asked may be a worker that lost the workflow to another, whose
 				// decode nobody would read: history hears of it too.
 				g.wg.Go(func() { g.insist("stream-ended", a, func() { g.s.history.ended(end) }) })
 			}
-			if g.stream.attached == a {
-				g.stream.detach()
+			if st.attached == a {
+				st.detach()
 			}
 			g.steps.Attempts.Unkeep(a)
 			g.s.reached("a reader gave an attempt up when asked")
@@ -427,7 +439,7 @@ func (r readers) Planned(ctx context.Context, at steps.ReaderAt, p handoff.Plan,
 func (r readers) Ended(ctx context.Context, at steps.ReaderAt, a handoff.Attempt, code handoff.Code, _ string) error {
 	return r.at(ctx, at, "end-stream", a, func(g *gateway) error {
 		g.mu.Lock()
-		st := g.stream
+		st := g.runs[a.Handoff]
 		g.mu.Unlock()
 		if st != nil {
 			g.fail(st, code)
