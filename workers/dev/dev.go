@@ -132,7 +132,7 @@ func prepare(ctx context.Context, c Config, progress io.Writer) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, moved := range p.moved {
+	for _, moved := range p.ports.moved {
 		fmt.Fprintln(progress, moved)
 	}
 	return p, nil
@@ -245,10 +245,11 @@ func drain(f *fleet, progress io.Writer, signals <-chan os.Signal) error {
 	}
 }
 
-// close removes what the plan made outside the data directory.
+// close gives the ports back and removes what the plan made outside the data directory.
 func (p *plan) close() error {
-	if p.folder == "" {
-		return nil
+	err := p.ports.close()
+	if p.folder != "" {
+		err = errors.Join(err, os.RemoveAll(p.folder))
 	}
-	return os.RemoveAll(p.folder)
+	return err
 }

@@ -86,7 +86,7 @@ func (c Config) check() error {
 type plan struct {
 	specs                           []Spec
 	http, grpc, ui, temporal, redis string
-	moved                           []string
+	ports                           *ports
 	folder                          string // of sockets, when not below the data directory
 	prompt                          string // to try
 }
@@ -97,31 +97,37 @@ type programs struct {
 	engine                    engines
 }
 
-// newPlan picks ports and writes each child's command line.
+// newPlan picks ports and writes each child's command line. Close it.
 func newPlan(c Config, with programs) (*plan, error) {
-	p, free := &plan{temporal: c.Temporal, redis: c.Redis, prompt: with.engine.prompt}, newPorts()
-	var err error
+	p := &plan{temporal: c.Temporal, redis: c.Redis, prompt: with.engine.prompt, ports: newPorts()}
+	if err := p.write(c, with, p.ports); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func (p *plan) write(c Config, with programs, free *ports) (err error) {
 	if p.http, err = free.wish("HTTP", c.Listen); err != nil {
-		return nil, err
+		return err
 	}
 	if p.grpc, err = free.wish("gRPC", c.GRPC); err != nil {
-		return nil, err
+		return err
 	}
 	var needs []string
 	if c.Temporal == "" {
 		needs = append(needs, nameTemporal)
 		if err := p.addTemporal(c, with, free); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if c.Redis == "" {
 		needs = append(needs, nameStore)
 		if err := p.addStore(with, free); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := p.addEngines(c, with, free); err != nil {
-		return nil, err
+		return err
 	}
 	args := append([]string{"serve", "--listen", p.http, "--grpc", p.grpc, "--temporal", p.temporal,
 		"--redis", p.redis, "--grace", GatewayGrace.String(), "--notice", "0s"}, c.GatewayArgs...)
@@ -130,8 +136,7 @@ func newPlan(c Config, with programs) (*plan, error) {
 	}
 	p.specs = append(p.specs, Spec{Name: nameGateway, Path: with.self, Args: args, Env: slices.Concat(c.GatewayEnv, c.Env), Needs: needs,
 		Rank: rankGateway, Grace: GatewayGrace + 5*time.Second, Addresses: map[string]string{"http": p.http, "grpc": p.grpc}})
-	p.moved = free.moved
-	return p, nil
+	return nil
 }
 
 func (p *plan) addTemporal(c Config, with programs, free *ports) (err error) {

@@ -24,6 +24,7 @@ func TestATakenPortGivesTheNextOneAndIsSaid(t *testing.T) {
 	}
 	defer taken.Close()
 	p := newPorts()
+	defer p.close()
 	got, err := p.wish("HTTP", taken.Addr().String())
 	if err != nil || got == taken.Addr().String() {
 		t.Fatal(got, err)
@@ -50,11 +51,53 @@ func TestDevListensOnLoopbackOnly(t *testing.T) {
 	}
 }
 
-func TestThePlanHasEveryProcessOnceOnItsOwnPorts(t *testing.T) {
-	p, err := newPlan(config(t), programs{self: "/bin/surehand", transferd: "/bin/transferd", temporal: "/bin/temporal"})
+func planned(t *testing.T, c Config, with programs) *plan {
+	t.Helper()
+	p, err := newPlan(c, with)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// A vLLM listens long after its port was chosen, and what waits for it later still.
+func TestTwoDevsShareNoPortThoughNobodyListensYet(t *testing.T) {
+	c := config(t)
+	c.Engine, c.Listen, c.GRPC = EngineVLLM, "127.0.0.1:17290", "127.0.0.1:17291"
+	with := programs{engine: engines{server: func(at seat) (Spec, []string, error) {
+		return Spec{Name: "vllm-" + at.id, Grace: vllmGrace, Addresses: map[string]string{"http": at.listen}}, nil, nil
+	}}}
+	seen := map[string]string{}
+	note := func(p *plan, whose string) {
+		for _, s := range p.specs {
+			for what, address := range s.Addresses {
+				if other := seen[address]; other != "" && what != "socket" {
+					t.Errorf("%s of %s of the %s dev is also %s", what, s.Name, whose, other)
+				}
+				seen[address] = s.Name + " of the " + whose
+			}
+		}
+	}
+	first := planned(t, c, with)
+	note(first, "first")
+	c.Data = t.TempDir()
+	second := planned(t, c, with)
+	note(second, "second")
+	if len(second.ports.moved) < 2 {
+		t.Errorf("it says of no wished port that it is taken: %q", second.ports.moved)
+	}
+	if seen["127.0.0.1:17290"] == "" || len(seen) < 40 {
+		t.Fatalf("%d addresses: this compared nothing", len(seen))
+	}
+}
+
+func TestThePlanHasEveryProcessOnceOnItsOwnPorts(t *testing.T) {
+	p := planned(t, config(t), programs{self: "/bin/surehand", transferd: "/bin/transferd", temporal: "/bin/temporal"})
 	var names []string
 	seen := map[string]string{}
 	for _, s := range p.specs {
@@ -82,10 +125,7 @@ func TestRealServicesTakeThePlaceOfEmbeddedOnes(t *testing.T) {
 	c := config(t)
 	c.Temporal, c.Redis = "temporal.example:7233", "rediss://redis.example"
 	c.GatewayArgs = []string{"--namespace", "mine"}
-	p, err := newPlan(c, programs{self: "/bin/surehand", transferd: "/bin/transferd"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planned(t, c, programs{self: "/bin/surehand", transferd: "/bin/transferd"})
 	for _, s := range p.specs {
 		if s.Name == nameTemporal || s.Name == nameStore {
 			t.Error(s.Name)

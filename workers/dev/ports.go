@@ -3,6 +3,7 @@ package dev
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strconv"
@@ -21,15 +22,25 @@ const (
 // of `surehand dev` asks who is calling.
 var ErrNotLoopback = errors.New("surehand dev listens on loopback only")
 
-// ports hands out loopback ports that are free now, none of them twice.
+// ports hands out loopback ports that are free now, none of them twice, and none
+// that another surehand dev of this machine was given: a process that imports vLLM
+// listens some 20 s after its port was chosen. Close gives them back.
 type ports struct {
-	taken map[uint16]bool
+	taken map[uint16]io.Closer
 	inner uint16
 	// Moved tells of wished ports that somebody else has.
 	moved []string
 }
 
-func newPorts() *ports { return &ports{taken: map[uint16]bool{}, inner: firstInnerPort} }
+func newPorts() *ports { return &ports{taken: map[uint16]io.Closer{}, inner: firstInnerPort} }
+
+func (p *ports) close() error {
+	var errs []error
+	for _, held := range p.taken {
+		errs = append(errs, held.Close())
+	}
+	return errors.Join(errs...)
+}
 
 // wish gives the address, or the next free one after it.
 func (p *ports) wish(name, text string) (string, error) {
@@ -74,17 +85,33 @@ func (p *ports) next(ip netip.Addr) (string, error) {
 
 func (p *ports) from(ip netip.Addr, first uint16) (uint16, error) {
 	for port := first; port < first+portTries && port >= first; port++ {
-		if p.taken[port] || !free(netip.AddrPortFrom(ip, port)) {
+		if p.taken[port] != nil {
 			continue
 		}
-		p.taken[port] = true
+		held, err := hold(port)
+		if errors.Is(err, errHeld) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("hold port %d: %w", port, err)
+		}
+		if !free(netip.AddrPortFrom(ip, port)) {
+			if err := held.Close(); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		p.taken[port] = held
 		return port, nil
 	}
 	return 0, fmt.Errorf("no free port from %d on %s, %d tried", first, ip, portTries)
 }
 
-// free binds the port for a moment. Somebody may still take it before the
-// child does; then the child says so and is started again.
+// errHeld says that another surehand dev has a port, whether or not it listens yet.
+var errHeld = errors.New("another surehand dev has this port")
+
+// free binds the port for a moment. Somebody else than a surehand dev may still
+// take it before the child does; then the child says so and is started again.
 func free(address netip.AddrPort) bool {
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(address))
 	if err != nil {

@@ -23,10 +23,7 @@ func TestAnEngineWithAServerHasAFrontThatWaitsForIt(t *testing.T) {
 			asked = append(asked, at)
 			return Spec{Name: "vllm-" + at.id, Path: "/bin/python"}, []string{"--url", "http://" + at.listen}, nil
 		}}}
-	p, err := newPlan(c, with)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planned(t, c, with)
 	specs := map[string]Spec{}
 	for _, s := range p.specs {
 		specs[s.Name] = s
