@@ -60,7 +60,7 @@ var walls = []wall{
 		reason: "native memory is dangerous: one package, small enough to read"},
 	{from: []string{""}, never: []string{"syscall"},
 		except: map[string]string{"transferd/internal/native": "raw system calls", "transferd/client": "passes file descriptors", "transferd/cmd": "names of signals", "transferd/bench": "asks the kernel for CPU time used",
-			"workers/cli": "names of signals", "workers/dev": "signals its child processes", "workers/vllmenv": "locks its cache, signals its engines' process groups", "e2e": "faults", "activities/engine/vllm": "tells error numbers of a dial apart: refused means not sent", "activities/engine/reference": "the same: refused means that the process is dead"},
+			"workers/cli": "names of signals", "workers/dev": "signals its child processes", "workers/port": "tells a name that is taken from other errors", "workers/vllmenv": "locks its cache, signals its engines' process groups", "e2e": "faults", "activities/engine/vllm": "tells error numbers of a dial apart: refused means not sent", "activities/engine/reference": "the same: refused means that the process is dead"},
 		reason: "as above; names of signals and error numbers are the exceptions"},
 	{from: []string{""}, never: []string{"e2e"}, except: map[string]string{"e2e": "itself"}, deep: true, reason: "nothing imports the proof"},
 	{from: []string{""}, never: []string{"flag", "github.com/spf13/pflag", "github.com/spf13/cobra", "github.com/spf13/viper"},

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+
+	"github.com/surehand/surehand/workers/port"
 )
 
 const (
@@ -55,60 +57,57 @@ func (p *ports) wish(name, text string) (string, error) {
 	if err != nil || !ip.IsLoopback() {
 		return "", fmt.Errorf("%s address %q: %w", name, text, ErrNotLoopback)
 	}
-	port, err := strconv.ParseUint(portText, 10, 16)
+	wished, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil {
 		return "", fmt.Errorf("%s address %q: the port is no number up to 65535", name, text)
 	}
-	if port == 0 {
+	if wished == 0 {
 		return p.next(ip)
 	}
-	got, err := p.from(ip, uint16(port))
+	got, err := p.from(ip, uint16(wished))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	address := netip.AddrPortFrom(ip, got).String()
-	if got != uint16(port) {
-		p.moved = append(p.moved, fmt.Sprintf("%s: port %d is taken, using %d", name, port, got))
+	if got != uint16(wished) {
+		p.moved = append(p.moved, fmt.Sprintf("%s: port %d is taken, using %d", name, wished, got))
 	}
 	return address, nil
 }
 
 // next gives a port that nobody types.
 func (p *ports) next(ip netip.Addr) (string, error) {
-	port, err := p.from(ip, p.inner)
+	n, err := p.from(ip, p.inner)
 	if err != nil {
 		return "", err
 	}
-	p.inner = port + 1
-	return netip.AddrPortFrom(ip, port).String(), nil
+	p.inner = n + 1
+	return netip.AddrPortFrom(ip, n).String(), nil
 }
 
 func (p *ports) from(ip netip.Addr, first uint16) (uint16, error) {
-	for port := first; port < first+portTries && port >= first; port++ {
-		if p.taken[port] != nil {
+	for n := first; n < first+portTries && n >= first; n++ {
+		if p.taken[n] != nil {
 			continue
 		}
-		held, err := hold(port)
-		if errors.Is(err, errHeld) {
+		held, err := port.Hold(n)
+		if errors.Is(err, port.ErrHeld) {
 			continue
 		}
 		if err != nil {
-			return 0, fmt.Errorf("hold port %d: %w", port, err)
+			return 0, err
 		}
-		if !free(netip.AddrPortFrom(ip, port)) {
+		if !free(netip.AddrPortFrom(ip, n)) {
 			if err := held.Close(); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		p.taken[port] = held
-		return port, nil
+		p.taken[n] = held
+		return n, nil
 	}
 	return 0, fmt.Errorf("no free port from %d on %s, %d tried", first, ip, portTries)
 }
-
-// errHeld says that another surehand dev has a port, whether or not it listens yet.
-var errHeld = errors.New("another surehand dev has this port")
 
 // free binds the port for a moment. Somebody else than a surehand dev may still
 // take it before the child does; then the child says so and is started again.

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/surehand/surehand/workers/port"
 )
 
 const (
@@ -45,7 +46,7 @@ const BlockBytes = 4 * 64 << 10
 // NIXL makes o a side of a pair that transfers by NIXL over this machine.
 // Lease is how long P pins a prompt, in seconds; 0: the engine's default.
 func (o Options) NIXL(role string, lease int) (Options, error) {
-	port, err := freePort()
+	side, err := port.Free()
 	if err != nil {
 		return o, err
 	}
@@ -55,7 +56,7 @@ func (o Options) NIXL(role string, lease int) (Options, error) {
 	}
 	o.Transfer = map[string]any{"kv_connector": "NixlConnector", "kv_role": role, "kv_buffer_device": "cpu",
 		"kv_load_failure_policy": "fail", "kv_connector_extra_config": extra}
-	o.Env = map[string]string{"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT": strconv.Itoa(port), "UCX_TLS": "tcp,self,sm"}
+	o.Env = map[string]string{"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT": strconv.Itoa(side), "UCX_TLS": "tcp,self,sm"}
 	return o, nil
 }
 
@@ -105,7 +106,7 @@ type Engine struct {
 func (h *Host) Start(ctx context.Context, o Options) (*Engine, error) {
 	var err error
 	if o.Port == 0 {
-		if o.Port, err = freePort(); err != nil {
+		if o.Port, err = port.Free(); err != nil {
 			return nil, err
 		}
 	}
@@ -234,12 +235,3 @@ func (e *Engine) Kill() error {
 // Pause stops the engine where it is; Resume lets it go on.
 func (e *Engine) Pause() error  { return e.signal(syscall.SIGSTOP) }
 func (e *Engine) Resume() error { return e.signal(syscall.SIGCONT) }
-
-// freePort is one that nobody listens at now.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
-}
