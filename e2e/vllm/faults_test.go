@@ -118,6 +118,38 @@ func TestAGatewayThatIsKilledLeavesNothingBehind(t *testing.T) {
 	equal(t, pair.Ask{Prompt: text(t, 1, 2), Tokens: 8})
 }
 
+// Nobody tells P then: its timer does, as documented. The handoff itself, whose D was
+// as good as asked, ends once its decode is looked at: nobody reads it.
+func TestAGatewayThatIsKilledBetweenPAndDLeavesPToItsTimer(t *testing.T) {
+	there, letGo := held(rig.InD)
+	defer letGo()
+	before := look(t, rig.P.URL).Sum(pair.Expired, "", "")
+	s := send(t, pair.Ask{Prompt: text(t, 0, 4), Tokens: 8})
+	<-there
+	g := rig.Fleet.Process(fleet.Gateway)
+	if err := g.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.done
+	if s.got.Broken == nil || len(s.got.Tokens) > 0 {
+		t.Errorf("the client got %s", s.got)
+	}
+	if err := g.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	eventually(t, "no handoff is open", func() bool {
+		n, err := rig.Fleet.OpenWorkflows(t.Context())
+		return err == nil && n == 0
+	})
+	t.Logf("no handoff was open %s after the gateway was back", time.Since(began).Round(time.Millisecond))
+	rest(t)
+	if n := look(t, rig.P.URL).Sum(pair.Expired, "", "") - before; n != 1 {
+		t.Errorf("%.0f leases ended by P's timer, want this one", n)
+	}
+	equal(t, pair.Ask{Prompt: text(t, 1, 2), Tokens: 8})
+}
+
 func TestAClientThatLeavesInTheDecodeFreesD(t *testing.T) {
 	s := send(t, long(t))
 	s.reaches(t)

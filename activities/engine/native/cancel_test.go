@@ -29,10 +29,11 @@ func TestACancelInEveryPhaseLeavesNothingBehind(t *testing.T) {
 			return open
 		}, handoff.TargetClosed, vllmtest.Seen{Prefills: 1, Aborted: 1}, vllmtest.Seen{}},
 		{"between P and D", func(x *run) func() { x.must(x.reserve, x.prefill, x.pull); return func() {} },
-			handoff.TargetClosed, vllmtest.Seen{Prefills: 1, Released: 1}, vllmtest.Seen{Rejected: 1}},
+			handoff.TargetClosed, vllmtest.Seen{Prefills: 1, Released: 1}, vllmtest.Seen{Decodes: 1}}, // D never fetched from P: it is made to
 		{"in the transfer", func(x *run) func() {
 			g, open := gate()
 			x.rig.d[0].Set(func(f *vllmtest.Faults) { f.TokenGate = g })
+			x.d.fetched(x.p) // or it would be made to, behind that gate
 			x.must(x.reserve, x.prefill, x.pull)
 			x.attach()
 			x.must(x.commit)
@@ -67,10 +68,54 @@ func TestACancelInEveryPhaseLeavesNothingBehind(t *testing.T) {
 			})
 			r.eventually("D was told", func() bool {
 				s := r.d[0].Seen()
-				return s.Decodes == c.d.Decodes && s.Aborted == c.d.Aborted && s.Rejected >= c.d.Rejected
+				return s.Decodes >= c.d.Decodes && s.Aborted >= c.d.Aborted && s.Rejected >= c.d.Rejected
 			})
 			r.clean()
 		})
+	}
+}
+
+// Who has fetched from P in this life rejects, whose word is P's at once; a D of
+// another life, or for another life of P, fetches first.
+func TestOnlyADThatHasFetchedFromPRejects(t *testing.T) {
+	r := newRig(t, []vllmtest.Options{{}}, []vllmtest.Options{{}, {}}, nil)
+	epoch := handoff.Epoch(0)
+	left := func(d int) (rejected, decodes int) {
+		t.Helper()
+		before := [2]vllmtest.Seen{r.d[0].Seen(), r.d[1].Seen()}
+		epoch++
+		x := r.attempt(epoch, 0, d)
+		x.must(x.reserve, x.prefill, x.pull)
+		if _, err := x.undo(true); err != nil {
+			t.Fatal(err)
+		}
+		r.clean()
+		for i, b := range before {
+			now := r.d[i].Seen()
+			rejected += now.Rejected - b.Rejected
+			decodes += now.Decodes - b.Decodes
+		}
+		return rejected, decodes
+	}
+	if rejected, decodes := left(0); rejected != 0 || decodes != 1 {
+		t.Errorf("a stranger: %d rejected, %d fetched", rejected, decodes)
+	}
+	for d := range 2 { // whichever the plan names: another one that has fetched will do
+		if rejected, decodes := left(d); rejected != 1 || decodes != 0 {
+			t.Errorf("after D 0 fetched, a plan of D %d: %d rejected, %d fetched", d, rejected, decodes)
+		}
+	}
+	for what, e := range map[string]*vllmtest.Engine{"D": r.d[0], "P": r.p[0]} {
+		e.Restart()
+		r.eventually("the new life is known", func() bool {
+			a, b, c := r.byAddress[r.p[0].URL()].life(), r.byAddress[r.d[0].URL()].life(), r.byAddress[r.d[0].URL()]
+			_, _, up := c.known()
+			return up && !c.hasFetched(r.byAddress[r.p[0].URL()]) && a != 0 && b != 0
+		})
+		r.serving(3)
+		if rejected, decodes := left(0); rejected != 0 || decodes != 1 {
+			t.Errorf("after another life of %s: %d rejected, %d fetched", what, rejected, decodes)
+		}
 	}
 }
 
@@ -173,6 +218,7 @@ func TestWhatTheClientDidWrongIsNotTriedAgain(t *testing.T) {
 	if n := r.p[0].Seen().Prefills; n != 1 {
 		t.Errorf("%d prefills", n)
 	}
+	r.d[0].Set(func(f *vllmtest.Faults) { f.DecodeStatus = 0 }) // it was the client's words alone
 	r.clean()
 
 	// More tokens than the context holds is found before D is asked.

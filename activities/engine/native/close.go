@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -87,9 +88,9 @@ func (a *attempt) fetched() bool {
 	}
 }
 
-// tellP has a decode server refuse the transfer, until one did or P's own timer
-// has ended it. The plan's D is asked first; any other of the pair's kind will do,
-// since all it does is to notify P.
+// tellP has a decode server refuse the transfer, or fetch it where that is the only
+// way to reach P, until one did or P's own timer has ended it. The plan's D is asked
+// first; any other of the pair's kind will do, since all it does is to notify P.
 func (f *Fleet) tellP(a *attempt) {
 	outcome := "timer"
 	defer func() {
@@ -113,12 +114,12 @@ func (f *Fleet) tellP(a *attempt) {
 	ends := time.NewTimer(left)
 	defer ends.Stop()
 	for pause := releaseEvery; ; pause = min(2*pause, releaseMost) {
-		ok := f.reject(a)
+		done := f.letGo(a)
 		if pause == releaseEvery {
 			close(tried)
 		}
-		if ok {
-			outcome = "rejected"
+		if done != "" {
+			outcome = done
 			return
 		}
 		if _, _, up := a.p.known(); !up {
@@ -135,21 +136,40 @@ func (f *Fleet) tellP(a *attempt) {
 	}
 }
 
-func (f *Fleet) reject(a *attempt) bool {
+// letGo goes round the D once and says how P was told, if it was: by one that has
+// fetched from it before, else by one that has not.
+func (f *Fleet) letGo(a *attempt) (how string) {
 	_, facts, _ := a.p.known()
+	var strangers []*seat
 	for i, s := range append([]*seat{a.d}, f.seats...) {
 		_, d, up := s.known()
 		if i > 0 && s == a.d || !s.role.Has(engine.RoleDecode) || !up || d.Model != facts.Model {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(f.life, askTimeout)
-		err := s.server.Reject(ctx, a.prefill.request, a.prefill.got, a.salt(), a.prefill.header)
-		cancel()
-		if err == nil {
-			return true
+		if f.caps.RejectionNeedsFetch && !s.hasFetched(a.p) {
+			strangers = append(strangers, s)
+			continue
+		}
+		if f.ask(a, askTimeout, s.server.Reject) == nil {
+			return "rejected"
 		}
 	}
-	return false
+	for _, s := range strangers {
+		err := f.ask(a, fetchTimeout, s.server.FetchAndDrop)
+		if err == nil || handoff.CodeOf(err) == handoff.CodeInvalid {
+			s.fetched(a.p) // or it refused that as well, and its handshake with P has begun: its next rejection is told
+		}
+		if err == nil {
+			return "fetched"
+		}
+	}
+	return ""
+}
+
+func (f *Fleet) ask(a *attempt, within time.Duration, how func(context.Context, vllm.Request, vllm.Prefilled, string, http.Header) error) error {
+	ctx, cancel := context.WithTimeout(f.life, within)
+	defer cancel()
+	return how(ctx, a.prefill.request, a.prefill.got, a.salt(), a.prefill.header)
 }
 
 // freed waits until the first round of telling P is over, if there is one.

@@ -37,6 +37,7 @@ const (
 
 	tick          = 100 * time.Millisecond
 	askTimeout    = 2 * time.Second        // of one scrape or look at the facts
+	fetchTimeout  = 10 * time.Second       // of one that is dropped: D may have to queue it
 	settleFor     = 250 * time.Millisecond // so that P's counters have told what happened before
 	missesToDown  = 3                      // scrapes without an answer, other than a refused connection
 	learnedFor    = 30 * time.Second       // how long a D's refusal for want of room is believed

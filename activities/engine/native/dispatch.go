@@ -163,6 +163,9 @@ func (f *Fleet) read(a *attempt, d *decode, each func(engine.DecodeEvent) error)
 			f.mu.Lock()
 			d.read = true
 			f.mu.Unlock()
+			if a.prefill.got.Transfer != nil {
+				a.d.fetched(a.p)
+			}
 			if err := f.validated(d.ctx, a); err != nil {
 				return err
 			}

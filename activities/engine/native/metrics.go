@@ -23,7 +23,7 @@ func newMetrics(r prometheus.Registerer, f *Fleet) (*metrics, error) {
 		poisoned: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_native_poisoned_total",
 			Help: "Decodes whose first token was never given, by reason: late, counters, life of P, or P silent."}, []string{"reason"}),
 		releases: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "surehand_native_releases_total",
-			Help: "Prefills that nobody fetched, by what freed them: rejected, timer or dead."}, []string{"cause"}),
+			Help: "Prefills that nobody fetched, by what freed them: rejected, fetched (and dropped, by a D that had not fetched from that P before), timer or dead."}, []string{"cause"}),
 		recomputed: prometheus.NewCounter(prometheus.CounterOpts{Name: "surehand_native_recomputed_total",
 			Help: "Prompts that D computed itself because P gave no transfer parameters."}),
 	}

@@ -27,6 +27,7 @@ type seat struct {
 	misses int
 	scrape *scrape // under way
 	window window
+	from   map[*seat]lives // P that this D has fetched from
 }
 
 func (s *seat) side() vllm.Side {

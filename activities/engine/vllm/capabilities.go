@@ -24,6 +24,9 @@ type Capabilities struct {
 	Counters bool
 	// Rejection: a decode server that refuses a request tells P to free.
 	Rejection bool
+	// RejectionNeedsFetch: it does so only where it has fetched from that P before;
+	// else it is made to fetch, for one token that nobody reads.
+	RejectionNeedsFetch bool
 	// AbortBefore, AbortAfter: what ends a prefill, and a decode.
 	AbortBefore, AbortAfter string
 	// ReserveFirst: D can hold room before P computes.
@@ -46,7 +49,7 @@ const dropped = "connection dropped: aborted"
 var Table = []Capabilities{
 	{
 		Style: NIXLPull, Title: "vLLM, NIXL pull", Lease: 30 * time.Second, LeaseSetting: "kv_connector_extra_config.kv_lease_duration",
-		Heartbeat: true, Counters: true, Rejection: true, AbortBefore: dropped + ", nothing is pinned", AbortAfter: dropped,
+		Heartbeat: true, Counters: true, Rejection: true, RejectionNeedsFetch: true, AbortBefore: dropped + ", nothing is pinned", AbortAfter: dropped,
 		Seen: "yes, NIXL 1.5.1: `task e2e:vllm`",
 	},
 	{

@@ -43,13 +43,20 @@ var rows = []struct {
 	{"D renews P's lease while it holds the request", func(c Capabilities) string { return yes(c.Heartbeat) }},
 	{"P counts what expired", func(c Capabilities) string { return yes(c.Counters) }},
 	{"a prefill is stopped by", func(c Capabilities) string { return c.AbortBefore }},
-	{"after the prefill P frees when D refuses the request", func(c Capabilities) string { return yes(c.Rejection) }},
+	{"after the prefill P frees when D refuses the request", frees},
 	{"a decode is stopped by", func(c Capabilities) string { return c.AbortAfter }},
 	{"reclaim timer when nobody comes", func(c Capabilities) string { return c.Lease.String() }},
 	{"D holds room before the prefill", func(c Capabilities) string { return yes(c.ReserveFirst) }},
 	{"bytes are checked on D", func(c Capabilities) string { return yes(c.Checksum) }},
 	{"a fetch under way can be revoked", func(c Capabilities) string { return yes(c.Revoke) }},
 	{"seen on real engines, vLLM 0.32.0 for CPUs", func(c Capabilities) string { return c.Seen }},
+}
+
+func frees(c Capabilities) string {
+	if c.RejectionNeedsFetch {
+		return "yes, where this D has fetched from this P before; another one is made to fetch, for one token that is dropped"
+	}
+	return yes(c.Rejection)
 }
 
 func yes(b bool) string {

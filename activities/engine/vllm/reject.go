@@ -25,10 +25,7 @@ func (s *Server) Reject(ctx context.Context, r Request, p Prefilled, salt string
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	edits := append(r.limits(strconv.Itoa(refusedTokens)), edit{"stream", "true"})
-	// Whatever else the client asked for could be refused before the connector hears of it.
-	body := r.Body.only("model", "prompt", "prompt_embeds", "messages")
-	resp, err := s.send(ctx, SideD, http.MethodPost, r.Path, body.with(append(edits, r.fetch(p, salt)...)...), header)
+	resp, err := s.send(ctx, SideD, http.MethodPost, r.Path, r.bare(refusedTokens, true, p, salt), header)
 	var f *Failure
 	switch {
 	case err == nil:
@@ -39,4 +36,36 @@ func (s *Server) Reject(ctx context.Context, r Request, p Prefilled, salt string
 		return nil
 	}
 	return handoff.Errorf(handoff.CodeUnavailable, "D did not take the release: %s", handoff.CodeOf(err))
+}
+
+// FetchAndDrop has this decode server fetch what P pinned, draw one token and drop
+// both, upon which its connector tells P. It is for a server that has not fetched
+// from this P before: NIXL's handshake with it takes a while, and what a rejection
+// says is told only with the engine's next step, which one that idles does not take.
+// The salt keeps what it fetched from every other request. CodeInvalid: it refuses
+// that as well.
+func (s *Server) FetchAndDrop(ctx context.Context, r Request, p Prefilled, salt string, header http.Header) error {
+	if p.Transfer == nil {
+		return nil
+	}
+	resp, err := s.send(ctx, SideD, http.MethodPost, r.Path, r.bare(1, false, p, salt), header)
+	if err == nil {
+		_, err = whole(ctx, SideD, r.Path, resp)
+	}
+	var f *Failure
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &f) && f.Status == http.StatusBadRequest:
+		return handoff.Errorf(handoff.CodeInvalid, "D refuses to fetch")
+	}
+	return handoff.Errorf(handoff.CodeUnavailable, "D did not fetch for the release: %s", handoff.CodeOf(err))
+}
+
+// bare is the request with nothing of the client's but its prompt: whatever else it
+// asked for could be refused before the connector hears of it.
+func (r *Request) bare(tokens int, stream bool, p Prefilled, salt string) []byte {
+	edits := append(r.limits(strconv.Itoa(tokens)), edit{"stream", strconv.FormatBool(stream)})
+	body := r.Body.only("model", "prompt", "prompt_embeds", "messages")
+	return body.with(append(edits, r.fetch(p, salt)...)...)
 }

@@ -120,11 +120,46 @@ func TestWhatDRefusesEarlyDoesNotKeepPFromBeingTold(t *testing.T) {
 	r := request(t, `{"model":"fake","prompt":"a","max_tokens":2,"logprobs":5}`)
 	got := prefill(t, open(t, p, vllm.NIXLPull), r)
 	s := open(t, d, vllm.NIXLPull)
+	met(t, s, p)
 	if _, err := s.Decode(t.Context(), r, got, "s", nil); handoff.CodeOf(err) != handoff.CodeInvalid || p.Held() == 0 {
 		t.Fatal(err, p.Held())
 	}
 	if err := s.Reject(t.Context(), r, got, "s", nil); err != nil || p.Held() != 0 {
 		t.Error(err, p.Held())
+	}
+}
+
+// met has a D fetch from a P once.
+func met(t *testing.T, d *vllm.Server, p *vllmtest.Engine) {
+	t.Helper()
+	r, held := request(t, `{"model":"fake","prompt":"hello"}`), p.Held()
+	if err := d.FetchAndDrop(t.Context(), r, prefill(t, open(t, p, vllm.NIXLPull), r), "m", nil); err != nil || p.Held() != held {
+		t.Fatal(err, p.Held())
+	}
+}
+
+// A rejection is told with D's next step where D has not fetched from that P before.
+func TestADThatNeverFetchedFromPIsMadeTo(t *testing.T) {
+	n := vllmtest.NewNetwork()
+	p, d := n.Start(t, vllmtest.Options{}), n.Start(t, vllmtest.Options{})
+	d.Set(func(f *vllmtest.Faults) { f.MaxLogprobs = 2 })
+	r := request(t, `{"model":"fake","prompt":"secret words","max_tokens":300,"max_completion_tokens":300,"logprobs":5,"stream":true}`)
+	got := prefill(t, open(t, p, vllm.NIXLPull), r)
+	s := open(t, d, vllm.NIXLPull)
+	if err := s.Reject(t.Context(), r, got, "s", nil); err != nil || p.Held() != 1 {
+		t.Fatalf("%v, %d held: the imitation is better than vLLM", err, p.Held())
+	}
+	if err := s.FetchAndDrop(t.Context(), r, got, "s", nil); err != nil || p.Held() != 0 {
+		t.Fatal(err, p.Held())
+	}
+	bodies := d.Seen().Bodies
+	last := string(bodies[len(bodies)-1])
+	if !strings.Contains(last, `"max_tokens":1`) || !strings.Contains(last, `"stream":false`) || strings.Contains(last, "logprobs") || strings.Contains(last, "300") {
+		t.Error(last)
+	}
+	d.Kill()
+	if err := s.FetchAndDrop(t.Context(), r, got, "s", nil); handoff.CodeOf(err) != handoff.CodeUnavailable || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
 	}
 }
 
@@ -134,12 +169,14 @@ func TestARefusedRequestReleasesP(t *testing.T) {
 	r := request(t, `{"model":"fake","prompt":"a","max_tokens":2,"max_completion_tokens":2}`)
 	got := prefill(t, open(t, p, vllm.NIXLPull), r)
 	s := open(t, d, vllm.NIXLPull)
+	met(t, s, p)
+	before := d.Seen()
 	for range 2 { // safe to repeat
 		if err := s.Reject(t.Context(), r, got, "s", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p.Held() != 0 || d.Seen().Rejected != 2 || d.Seen().Decodes != 0 {
+	if p.Held() != 0 || d.Seen().Rejected != before.Rejected+2 || d.Seen().Decodes != before.Decodes {
 		t.Errorf("%d held, %+v", p.Held(), d.Seen())
 	}
 	d.Kill()

@@ -44,6 +44,10 @@ type Engine struct {
 	// cached is D's prefix cache: whose tokens it answers a prompt with, by salt
 	// and prompt. It keeps a stale fetch as it keeps a good one.
 	cached map[string]string
+	// met is which life of a P this D has fetched from. What it has to tell another
+	// one waits in unsaid for the engine's next step: the handshake comes first.
+	met    map[*Engine]int
+	unsaid []func()
 
 	// Faults and gates, guarded by mu; set them with Set.
 	faults Faults
@@ -103,7 +107,7 @@ func (n *Network) Start(t testing.TB, o Options) *Engine {
 	if o.Context == 0 {
 		o.Context = 4096
 	}
-	e := &Engine{t: t, net: n, options: o, held: map[int]time.Time{}, cached: map[string]string{}}
+	e := &Engine{t: t, net: n, options: o, held: map[int]time.Time{}, cached: map[string]string{}, met: map[*Engine]int{}}
 	if o.MaxRunning > 0 {
 		e.queue = make(chan struct{}, o.MaxRunning)
 	}
@@ -142,7 +146,7 @@ func (e *Engine) Kill() {
 	e.mu.Lock()
 	s, closed := e.server, e.closed
 	e.server = nil
-	e.held, e.cached = map[int]time.Time{}, map[string]string{}
+	e.held, e.cached, e.met, e.unsaid = map[int]time.Time{}, map[string]string{}, map[*Engine]int{}, nil
 	e.mu.Unlock()
 	if s == nil {
 		return

@@ -183,6 +183,44 @@ func (p *Engine) release(id int) bool {
 	return held
 }
 
+// tells has P release a transfer, at once where this D has fetched from it before.
+func (e *Engine) tells(p *Engine, id int) {
+	life := p.lives()
+	e.mu.Lock()
+	met := e.met[p] == life
+	if !met {
+		e.unsaid = append(e.unsaid, func() { p.release(id) })
+	}
+	e.mu.Unlock()
+	if met {
+		p.release(id)
+	}
+}
+
+// steps says what an engine that idles keeps to itself.
+func (e *Engine) steps() {
+	e.mu.Lock()
+	say := e.unsaid
+	e.unsaid = nil
+	e.mu.Unlock()
+	for _, s := range say {
+		s()
+	}
+}
+
+func (e *Engine) meets(p *Engine) {
+	life := p.lives()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.met[p] = life
+}
+
+func (e *Engine) lives() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.life
+}
+
 func (e *Engine) decode(w http.ResponseWriter, r *http.Request, b body) {
 	f, o := e.now()
 	handed := b.KV != nil && b.KV.RemotePrefill
@@ -197,8 +235,9 @@ func (e *Engine) decode(w http.ResponseWriter, r *http.Request, b body) {
 	}
 	if b.tokens() > o.Context || f.DecodeStatus == http.StatusBadRequest {
 		e.count(func(s *Seen) { s.Rejected++ })
+		e.steps()
 		if p != nil {
-			p.release(id) // the connector of a refused request tells P
+			e.tells(p, id) // the connector of a refused request does
 		}
 		refuse(w, http.StatusBadRequest, "max_tokens is too large")
 		return
@@ -217,9 +256,14 @@ func (e *Engine) decode(w http.ResponseWriter, r *http.Request, b body) {
 			s.Locals++
 		}
 	})
+	e.steps()
 	word := "w"
 	if handed {
 		if p == nil {
+			refuse(w, http.StatusInternalServerError, "Internal server error")
+			return
+		}
+		if f.ErrorEvent && !b.Stream {
 			refuse(w, http.StatusInternalServerError, "Internal server error")
 			return
 		}
@@ -227,6 +271,7 @@ func (e *Engine) decode(w http.ResponseWriter, r *http.Request, b body) {
 			e.answer(w, r, b, f, "") // the load failed, or never began, and P was not told
 			return
 		}
+		e.meets(p)
 		if !p.release(id) {
 			// Another prompt's blocks by now; only P counts it.
 			word = "stale"
