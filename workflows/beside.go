@@ -32,8 +32,8 @@ func (r *run) tell() {
 			return // no longer so
 		}
 		r.record(cmd, out, handoff.Result{Code: code})
-		if code == handoff.CodeGone && r.coord.Plan().Attempt == cmd.Plan.Attempt {
-			r.coord.StreamEnded(code, detail) // the reader's own word: nobody reads this handoff
+		if r.coord.Plan().Attempt == cmd.Plan.Attempt && r.unread(code) {
+			r.coord.StreamEnded(handoff.CodeGone, detail)
 		}
 	}
 	r.beside(r.begin(ctx, cmd, in), func(done workflow.Future) {
@@ -44,6 +44,13 @@ func (r *run) tell() {
 		}
 		r.beside(workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, tellOptions(r.in)), string(cmd.Step), in), told)
 	})
+}
+
+// unread says, by what its reader answered, that nobody reads this handoff, nor will:
+// it is the reader's own word, or the reader's connections ended with its life and
+// its client has nothing to come back with.
+func (r *run) unread(code handoff.Code) bool {
+	return code == handoff.CodeGone || code == handoff.CodeStaleIncarnation && r.in.Nameless
 }
 
 // watchDecode looks now and then whether TD still holds a committed target, so

@@ -115,6 +115,42 @@ func TestAClientThatLeavesEndsTheWaitForAnotherReader(t *testing.T) {
 	f.safe()
 }
 
+// A gateway's next life answers: the connections of the one before ended with it.
+func TestAHandoffThatNobodyCanComeBackForEndsWithItsReader(t *testing.T) {
+	for _, nameless := range []bool{true, false} {
+		f := newFlow(t)
+		f.remote, f.in.Nameless = true, nameless
+		f.gate("gate-0").reader.Incarnation++
+		f.stream = f.nobody
+		f.faults = func(c call) fault {
+			if c.step == steps.StepWatch {
+				f.w.Pass(2 * f.in.Lease) // nobody renewed: the decode's lease ends
+			}
+			return fault{}
+		}
+		out, _ := f.run()
+		if want := map[bool]string{true: "gone", false: "stream_broken"}[nameless]; out.Code != want || f.did(steps.StepWatch, 1) == nameless {
+			t.Errorf("nameless %t: %+v, want %s; calls %v", nameless, out, want, f.names())
+		}
+		f.clean()
+	}
+}
+
+func TestNobodyIsWaitedForWhoHasNothingToComeBackWith(t *testing.T) {
+	f := gone(t, func(f *flow) {
+		var st steps.State
+		if v, err := f.env.QueryWorkflow(steps.QueryState); err != nil || v.Get(&st) != nil || st.Outcome == nil {
+			t.Errorf("it waits: %+v, %v", st.Phase, err)
+		}
+	})
+	f.in.Nameless = true
+	out, err := f.run()
+	if err != nil || !out.Sticks() || out.Code != "outcome_unknown" || f.did(handoff.StepPlace, 1) {
+		t.Fatalf("outcome %+v, %v; calls %v", out, err, f.names())
+	}
+	f.safe()
+}
+
 func TestAReaderOfAnotherLifeProvesNothing(t *testing.T) {
 	f := deaf(t)
 	f.stream = func(handoff.Plan) {

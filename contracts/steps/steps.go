@@ -122,6 +122,7 @@ type Input struct {
 	Asks          bool          `json:"asks,omitempty"`          // the reader is asked before what may be committed is given up; older inputs lack it
 	AsksAgain     bool          `json:"asks_again,omitempty"`    // another reader that history names by then is asked as well where no other epoch follows; older inputs lack it
 	Journal       bool          `json:"journal,omitempty"`       // delivered tokens are kept for a while, for clients that come back
+	Nameless      bool          `json:"nameless,omitempty"`      // before its first token its client has neither key nor id to come back with; older inputs lack it
 }
 
 // StepInput is the input of every activity.

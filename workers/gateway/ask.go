@@ -40,6 +40,7 @@ type ask struct {
 	background    bool              // its client asks for it later
 	resume        string            // go on after D's death
 	journal       bool              // keep delivered tokens for a client that comes back
+	nameless      bool              // its client learns its id with the first token
 	from          orchestrator.From // where it stopped, when it does
 	deadline      time.Duration
 	prefill       string
@@ -128,7 +129,7 @@ func (a *ask) request(m orchestrator.Model, t counted) (orchestrator.Request, er
 	return orchestrator.Request{
 		Tenant: a.tenant, Salt: a.by.Salt, Key: a.key, Model: a.model, Prompt: []byte(t.prompt), Tokens: t.tokens,
 		Sampling: orchestrator.Sampling{MaxTokens: most, Temperature: a.temperature, TopP: a.topP, Seed: seed, Stop: a.stop},
-		Journal:  a.journal, Resume: a.resume, Kind: a.kind, From: a.from,
+		Journal:  a.journal, Resume: a.resume, Nameless: a.nameless, Kind: a.kind, From: a.from,
 		Deadline: a.deadline, Prefill: a.prefill, Decode: a.decode, Body: a.digest(),
 	}, nil
 }

@@ -121,6 +121,7 @@ func (g *Gateway) submit(ctx context.Context, kind string, w http.ResponseWriter
 		return nil, nil, nil, err
 	}
 	a.journal = a.journal || g.Journal
+	a.nameless = kind != kindResponse // whose id its first event tells
 	f, done, err := g.begin(ctx, a)
 	if err == nil {
 		note(ctx, a.tenant, f.Handoff())

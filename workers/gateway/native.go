@@ -160,7 +160,7 @@ func (q *raw) request(m orchestrator.Model) (orchestrator.Request, error) {
 		most = native.DefaultGrowth
 	}
 	return orchestrator.Request{
-		Tenant: q.tenant, Salt: q.by.Salt, Key: q.key, Model: q.model, Prompt: envelope, Tokens: native.Tokens(q.parsed), Once: true, Sampling: orchestrator.Sampling{MaxTokens: most},
+		Tenant: q.tenant, Salt: q.by.Salt, Key: q.key, Model: q.model, Prompt: envelope, Tokens: native.Tokens(q.parsed), Once: true, Nameless: true, Sampling: orchestrator.Sampling{MaxTokens: most},
 		Deadline: q.deadline, Prefill: q.prefill, Decode: q.decode,
 		Body: handoff.Digest(sha256.Sum256(append([]byte("raw\x00"+q.path+"\x00"), q.sent.Body...))),
 	}, nil

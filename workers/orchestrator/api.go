@@ -33,6 +33,9 @@ type Request struct {
 	From     From           // where the client stopped that comes back with its key
 	// Once: the answer is not kept for who asks for it again, unless by its key.
 	Once bool
+	// Nameless: the client is told no id before the first token. Without a key and a
+	// journal nobody can come back for it then.
+	Nameless bool
 
 	attach bool // nobody asks anew: what is over stays over
 }

@@ -222,7 +222,8 @@ func (o *Orchestrator) unplaced(id string, r Request) (steps.Input, error) {
 	in := steps.Input{Tenant: r.Tenant, ID: id, Key: keyHash(r), Model: r.Model, Asks: true, AsksAgain: true, ReaderAddress: o.cfg.Process,
 		PromptTokens: o.tokens(r), Record: o.cfg.Record, Deadline: r.Deadline, Decode: o.cfg.Decode,
 		Journal: (r.Journal || r.Resume != "") && o.cfg.Journal != nil, Resume: r.Resume,
-		Lease: o.cfg.Lease, Window: o.cfg.Window, MaxEpochs: o.cfg.MaxEpochs, NoAttributes: o.cfg.Temporal.NoAttributes,
+		Nameless: r.Nameless && r.Key == "" && !r.Journal && r.Resume == "",
+		Lease:    o.cfg.Lease, Window: o.cfg.Window, MaxEpochs: o.cfg.MaxEpochs, NoAttributes: o.cfg.Temporal.NoAttributes,
 		Sampling: steps.Sampling{MaxTokens: r.Sampling.MaxTokens, Temperature: r.Sampling.Temperature, TopP: r.Sampling.TopP, Seed: r.Sampling.Seed}}
 	in.Plan = handoff.Plan{Attempt: handoff.Attempt{Handoff: runID(id, nonce), Epoch: 1, Nonce: nonce}, BodyDigest: r.Body,
 		Reader: handoff.Reader{Process: o.cfg.Process, Incarnation: o.incarnation, Number: 1}}
