@@ -34,10 +34,10 @@ func (e *engines) send(t *testing.T, a traffic.Ask) running {
 }
 
 // reserved waits until D holds a target that is not committed.
-func reserved(t *testing.T, id string) {
+func (r *engines) reserved(t *testing.T, id string) {
 	t.Helper()
 	await(t, id+" holds a target", func() bool {
-		e, err := rig.Engine(id)
+		e, err := r.Engine(id)
 		if err != nil {
 			return false
 		}
@@ -87,7 +87,7 @@ func TestAClientThatLeavesLeavesNothing(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			must(t, stands.Pause())
 			r := rig.start(t, ask())
-			reserved(t, "d1")
+			rig.reserved(t, "d1")
 			r.leave()
 			<-r.ended
 			must(t, stands.Resume())
@@ -97,7 +97,7 @@ func TestAClientThatLeavesLeavesNothing(t *testing.T) {
 	t.Run("between P and D", func(t *testing.T) {
 		must(t, rig.vllm["p1"].Pause())
 		mark, r := rig.Mark(), rig.start(t, ask())
-		reserved(t, "d1")
+		rig.reserved(t, "d1")
 		must(t, rig.Process("td1").Pause()) // which would read it
 		must(t, rig.vllm["p1"].Resume())
 		_, err := rig.Await(within(t), mark, func(e fleet.Event) bool { return e.Became("source", handoff.SourceSealed.String()) })

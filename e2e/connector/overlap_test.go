@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/surehand/surehand/contracts/handoff"
+	"github.com/surehand/surehand/e2e/fault"
 	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
 )
@@ -27,10 +28,10 @@ func (r *engines) pulled(t *testing.T) uint64 {
 
 // inTransfer stops P once bytes have come to D. P then stands in the step that computes
 // the prompt: what D has, it has read before the end of it.
-func (r *engines) inTransfer(t *testing.T, model string) (running running, mark fleet.Mark, before uint64) {
+func (r *engines) inTransfer(t *testing.T, a traffic.Ask) (running running, mark fleet.Mark, before uint64) {
 	t.Helper()
 	mark, before = r.Mark(), r.pulled(t)
-	running = r.send(t, traffic.Ask{Model: model, Prompt: longPrompt(), MaxTokens: 4, Prefill: "p1", Decode: "d1"})
+	running = r.send(t, a)
 	await(t, "bytes come to D", func() bool { return r.pulled(t) > before })
 	must(t, r.vllm["p1"].Pause())
 	if slices.ContainsFunc(r.Since(mark), isSealed) {
@@ -39,10 +40,14 @@ func (r *engines) inTransfer(t *testing.T, model string) (running running, mark 
 	return running, mark, before
 }
 
+func longAsk(model string) traffic.Ask {
+	return traffic.Ask{Model: model, Prompt: longPrompt(), MaxTokens: 4, Prefill: "p1", Decode: "d1"}
+}
+
 func isSealed(e fleet.Event) bool { return e.Became("source", handoff.SourceSealed.String()) }
 
 func (r *engines) overlaps(t *testing.T, model string) {
-	running, mark, before := r.inTransfer(t, model)
+	running, mark, before := r.inTransfer(t, longAsk(model))
 	early := r.pulled(t) - before
 	must(t, r.vllm["p1"].Resume())
 	a := <-running.ended
@@ -65,7 +70,7 @@ func (r *engines) struck(t *testing.T, model string) {
 		"P's transferd is killed": func(running) { must(t, r.Process("tp1").Restart(t.Context())) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			running, _, _ := r.inTransfer(t, model)
+			running, _, _ := r.inTransfer(t, longAsk(model))
 			blow(running)
 			must(t, r.vllm["p1"].Resume())
 			a := <-running.ended
@@ -83,6 +88,41 @@ func (r *engines) struck(t *testing.T, model string) {
 			must(t, r.AtRest(t.Context(), restWithin))
 		})
 	}
+	t.Run("the gateway is killed, whose client has nothing to come back with", func(t *testing.T) {
+		_, mark := r.cutOff(t, longAsk(model))
+		began := time.Now()
+		must(t, r.AtRest(t.Context(), restWithin))
+		t.Logf("all was given back within %s", time.Since(began).Round(10*time.Millisecond))
+		out, err := r.Outcome(within(t), fleet.DefaultTenant, fault.PublicID(fault.Prefilled(r.Since(mark))[0]))
+		if err != nil || out.Code != handoff.CodeGone.String() || out.Committed {
+			t.Errorf("the history says %+v, %v", out, err)
+		}
+	})
+	t.Run("the gateway is killed, whose client comes back with its key", func(t *testing.T) {
+		ask := longAsk(model)
+		ask.Key = "mine"
+		r.cutOff(t, ask)
+		again, refused := r.gateway().Insist(within(t), ask, answerWithin, 50*time.Millisecond)
+		must(t, again.Whole())
+		ask.Key = ""
+		if want := r.gateway().Send(within(t), ask); want.Whole() != nil || again.Text != want.Text {
+			t.Errorf("%q, want %q, %v", again.Text, want.Text, want.Whole())
+		}
+		t.Logf("refused %d times before: %+v", refused, again.Usage)
+		must(t, r.AtRest(t.Context(), restWithin))
+	})
+}
+
+// cutOff kills the gateway while a part of the bytes is at D, and starts it again.
+func (r *engines) cutOff(t *testing.T, ask traffic.Ask) (a traffic.Answer, mark fleet.Mark) {
+	t.Helper()
+	running, mark, _ := r.inTransfer(t, ask)
+	must(t, r.Process("g1").Restart(t.Context()))
+	must(t, r.vllm["p1"].Resume())
+	if a = <-running.ended; a.Broken == nil || a.Text != "" {
+		t.Errorf("its connection did not break: %d %q %+v", a.Status, a.Text, a.Failure)
+	}
+	return a, mark
 }
 
 // exposed tells how long after P's seal D had everything, both ways in turns. It

@@ -18,7 +18,7 @@ func TestAnEngineThatHoldsDoesNotSpin(t *testing.T) {
 	rest := burnt(t, "d1")
 	must(t, rig.vllm["p1"].Pause())
 	r := rig.start(t, traffic.Ask{Prompt: promptOf(t, 200), MaxTokens: 8, Decode: "d1"})
-	reserved(t, "d1")
+	rig.reserved(t, "d1")
 	holding := burnt(t, "d1")
 	r.leave()
 	<-r.ended
