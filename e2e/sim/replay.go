@@ -25,14 +25,14 @@ func (x *execution) replay() {
 		}
 		e, turn := x.past[x.done], x.turn
 		if e.signal != "" {
-			x.done++
+			x.pass()
 			x.mu.Unlock()
 			x.signal(e)
 			continue
 		}
 		x.mu.Unlock()
 		select {
-		case <-turn: // the step took its answer
+		case <-turn: // the step took its answer, or nobody asks any more
 		case <-x.hold:
 			return
 		case <-time.After(time.Minute):
@@ -54,21 +54,32 @@ func (x *execution) recorded(c call) (entry, bool) {
 		x.mu.Unlock()
 		return entry{}, false
 	}
-	for {
+	for !x.over {
 		if e := x.past[x.done]; e.signal == "" && e.call == c {
-			x.done++
-			close(x.turn)
-			x.turn = make(chan struct{})
+			x.pass()
 			x.mu.Unlock()
 			return e, true
 		}
+		turn := x.turn
 		x.mu.Unlock()
-		time.Sleep(10 * time.Microsecond)
-		if x.isOver() {
-			return entry{err: errSuperseded}, true
-		}
+		<-turn
+		time.Sleep(10 * time.Microsecond) // the workflow goes on with what it heard first
 		x.mu.Lock()
 	}
+	x.mu.Unlock()
+	return entry{err: errSuperseded}, true
+}
+
+// pass goes on to the next recorded event. Callers hold the lock.
+func (x *execution) pass() {
+	x.done++
+	x.turned()
+}
+
+// turned wakes whoever waits for a turn. Callers hold the lock.
+func (x *execution) turned() {
+	close(x.turn)
+	x.turn = make(chan struct{})
 }
 
 // wake is the server's word that something was recorded from outside.
@@ -121,6 +132,9 @@ func (x *execution) supersede() {
 	x.mu.Lock()
 	was := x.over
 	x.over = true
+	if !was {
+		x.turned()
+	}
 	x.mu.Unlock()
 	if !was && x.env != nil {
 		select {
