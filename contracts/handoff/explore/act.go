@@ -29,7 +29,6 @@ const (
 	actAwaited
 	actPlaced
 	actSeesCancel
-	actSeesReader
 	actSeesEnd
 	actWatch
 	actOpen
@@ -95,8 +94,6 @@ func (x act) String() string {
 		return fmt.Sprintf("%s: the plan %s is in history", w, e)
 	case actSeesCancel:
 		return w + " sees the cancel in history"
-	case actSeesReader:
-		return w + " sees the new reader in history"
 	case actSeesEnd:
 		return w + " sees the reader's report in history"
 	case actWatch:
@@ -156,7 +153,7 @@ func (x act) String() string {
 	case actGivesUp:
 		return fmt.Sprintf("a give-up of %s reaches %s (answer lost)", e, g)
 	case actName:
-		return "history names gateway 1 as the reader"
+		return w + " takes from history that gateway 1 is the reader, and has it told"
 	case actFault:
 		return "FAULT " + faultNames[1<<x.p]
 	case actPreempt:

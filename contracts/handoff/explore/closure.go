@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -14,10 +15,9 @@ type state interface {
 	successors(out func(s step))
 	fingerprint(buf *[]byte) uint64
 	violations(v *handoff.World) []string
-	busy() bool   // its last step has events for the checks
-	quiet()       // they were looked at
-	mirror() bool // stands for its mirror image as well
-	clean() bool  // nothing is left: no workflow, no decode, no memory held
+	busy() bool  // its last step has events for the checks
+	quiet()      // they were looked at
+	clean() bool // nothing is left: no workflow, no decode, no memory held
 }
 
 type step struct {
@@ -31,6 +31,7 @@ type step struct {
 type Closure struct {
 	Name      string
 	States    int
+	Alone     int // of two requests: states of each by itself
 	Edges     int
 	Depth     int    // of the deepest path
 	Cycles    int    // components of more than one state
@@ -75,21 +76,26 @@ type walk struct {
 	path   []frame
 	open   []visit // states whose component is not known yet
 	number uint32
-	mirror bool
 	view   handoff.World
 	buf    []byte
+
+	unused     [][]followed // to be filled again
+	unusedActs [][]actEdge
 }
 
-// frame is a state on the path with what has not been followed yet.
+// frame is a state on the path with those of its successors that were not known
+// when it was entered.
 type frame struct {
 	next []followed
+	done int // of them, followed
 	at   int // its visit
 	name fmt.Stringer
 }
 
 type followed struct {
-	step
-	key uint64
+	to   state
+	name fmt.Stringer
+	key  uint64
 }
 
 // visit is a state whose component is still open.
@@ -117,20 +123,20 @@ func Close(sc Scenario, most int) Closure {
 }
 
 func closeFrom(name string, first state, most int) Closure {
-	w := &walk{res: Closure{Name: name}, most: most, table: newTable(), mirror: first.mirror()}
+	w := &walk{res: Closure{Name: name}, most: most, table: newTable()}
 	w.enter(first, first.fingerprint(&w.buf), nil)
 	for len(w.path) > 0 && w.res.Violation == "" && (most == 0 || w.table.used < most) {
 		f := &w.path[len(w.path)-1]
-		if len(f.next) == 0 {
+		if f.done == len(f.next) {
 			w.leave()
 			continue
 		}
-		s := f.next[0]
-		f.next[0] = followed{}
-		f.next = f.next[1:]
+		s := f.next[f.done]
+		f.next[f.done] = followed{}
+		f.done++
 		word, known := w.table.get(s.key)
 		switch {
-		case !known:
+		case !known: // still
 			w.enter(s.to, s.key, s.name)
 		case word&wordDone == 0:
 			w.open[f.at].low = min(w.open[f.at].low, word)
@@ -144,8 +150,8 @@ func closeFrom(name string, first state, most int) Closure {
 func (w *walk) enter(s state, key uint64, name fmt.Stringer) {
 	w.number++
 	w.table.set(key, w.number)
-	w.open = append(w.open, visit{key: key, low: w.number, clean: s.clean()})
-	f := frame{at: len(w.open) - 1, name: name}
+	w.open = append(w.open, visit{key: key, low: w.number, clean: s.clean(), acts: take(&w.unusedActs)})
+	f := frame{at: len(w.open) - 1, name: name, next: take(&w.unused)}
 	v := &w.open[f.at]
 	s.successors(func(n step) {
 		if w.res.Violation != "" {
@@ -157,18 +163,20 @@ func (w *walk) enter(s state, key uint64, name fmt.Stringer) {
 		}
 		w.res.Edges++
 		v.acts = append(v.acts, actEdge{n.act, k, n.fault})
-		_, known := w.table.get(k)
+		word, known := w.table.get(k)
 		if !known || n.to.busy() {
 			if bad := n.to.violations(&w.view); len(bad) > 0 {
 				w.fail(strings.Join(bad, "; "), append(w.trace(name), n.name.String()))
 				return
 			}
 		}
-		n.to.quiet()
-		if known {
-			n.to = nil // its record alone is needed
+		switch {
+		case !known:
+			n.to.quiet()
+			f.next = append(f.next, followed{n.to, n.name, k})
+		case word&wordDone == 0: // it stays open until this one is left
+			v.low = min(v.low, word)
 		}
-		f.next = append(f.next, followed{n, k})
 	})
 	w.path = append(w.path, f)
 	w.res.Depth = max(w.res.Depth, len(w.path))
@@ -178,6 +186,7 @@ func (w *walk) enter(s state, key uint64, name fmt.Stringer) {
 func (w *walk) leave() {
 	f := w.path[len(w.path)-1]
 	w.path = w.path[:len(w.path)-1]
+	w.unused = append(w.unused, f.next[:0])
 	low := w.open[f.at].low
 	if number, _ := w.table.get(w.open[f.at].key); low == number {
 		w.component(w.open[f.at:], f.name)
@@ -192,9 +201,10 @@ func (w *walk) leave() {
 // component judges a strongly connected component, all of whose successors are
 // judged already.
 func (w *walk) component(members []visit, name fmt.Stringer) {
-	inside := map[uint64]bool{}
+	var inside map[uint64]bool // nil: one state, which has no edge to itself
 	if len(members) > 1 {
 		w.res.Cycles++
+		inside = make(map[uint64]bool, len(members))
 		for _, m := range members {
 			inside[m.key] = true
 		}
@@ -203,11 +213,16 @@ func (w *walk) component(members []visit, name fmt.Stringer) {
 	for _, m := range members {
 		ends, clean = ends || m.clean, clean && m.clean
 		for _, e := range m.acts {
-			if e.fault && inside[e.to] {
-				w.fail("a fault lies on a cycle: the search for leaks does not hold", w.trace(name))
+			if inside != nil && inside[e.to] {
+				if e.fault {
+					w.fail("a fault lies on a cycle: the search for leaks does not hold", w.trace(name))
+				}
+				continue
 			}
-			word, _ := w.table.get(e.to)
-			ends = ends || !e.fault && !inside[e.to] && word&wordDone != 0 && word&wordEnds != 0
+			if !ends && !e.fault {
+				word, _ := w.table.get(e.to)
+				ends = word&wordDone != 0 && word&wordEnds != 0
+			}
 		}
 	}
 	word := uint32(wordDone)
@@ -216,20 +231,34 @@ func (w *walk) component(members []visit, name fmt.Stringer) {
 	} else if w.res.Leaking += len(members); w.res.Trace == nil {
 		w.res.Trace = w.trace(name)
 	}
-	// In a graph of mirror images an act's request is not known along a cycle.
-	if !clean && !(w.mirror && len(members) > 1) && stays(members, inside) {
+	if !clean && stays(members, inside) {
 		if w.res.Unfair++; w.res.Trace == nil {
 			w.res.Trace = w.trace(name)
 		}
 	}
 	for _, m := range members {
 		w.table.set(m.key, word)
+		w.unusedActs = append(w.unusedActs, m.acts[:0])
 	}
+}
+
+// take gives an empty slice that has been used before, if there is one.
+func take[T any](unused *[][]T) []T {
+	n := len(*unused) - 1
+	if n < 0 {
+		return nil
+	}
+	s := (*unused)[n]
+	*unused = (*unused)[:n]
+	return s
 }
 
 // stays says whether a weakly fair run can stay among the members for ever:
 // each act that is no fault is taken inside, or is not possible somewhere inside.
 func stays(members []visit, inside map[uint64]bool) bool {
+	if len(members) == 1 { // every act leads out
+		return !slices.ContainsFunc(members[0].acts, func(e actEdge) bool { return !e.fault })
+	}
 	always, taken := map[any]int{}, map[any]bool{}
 	var acts []any
 	for _, m := range members {

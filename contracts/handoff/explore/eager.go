@@ -14,18 +14,32 @@ type settled struct{ *world }
 // protocol is about. A rule left out may make any step a race.
 func (x act) confluent() bool { return x.kind == actYes || x.kind == actTest }
 
-func (s *settled) successors(out func(step)) {
-	var all []step
-	s.each(func(n step) { all = append(all, n) })
-	for _, n := range all {
-		if s.Omit == 0 && n.act.(act).confluent() {
-			out(n)
+// taken gives the steps that a walk takes: one that is confluent, and only that,
+// or else all.
+func (w *world) taken(out func(x act, isFault, only bool, n *world)) {
+	type one struct {
+		x       act
+		isFault bool
+		n       *world
+	}
+	var all []one
+	w.next(func(x act, isFault bool, n *world) { all = append(all, one{x, isFault, n}) })
+	for _, s := range all {
+		if w.Omit == 0 && s.x.confluent() {
+			out(s.x, s.isFault, true, s.n)
 			return
 		}
 	}
-	for _, n := range all {
-		out(n)
+	for _, s := range all {
+		out(s.x, s.isFault, false, s.n)
 	}
+}
+
+func (s *settled) successors(out func(step)) {
+	s.taken(func(x act, isFault, _ bool, n *world) {
+		n.normalise()
+		out(step{x, x, isFault, &settled{n}})
+	})
 }
 
 func (s *settled) each(out func(step)) {
@@ -43,4 +57,3 @@ func (s *settled) violations(v *handoff.World) []string {
 func (s *settled) fingerprint(buf *[]byte) uint64 { return s.world.compact(buf) }
 func (s *settled) busy() bool                     { return s.events.any() }
 func (s *settled) quiet()                         { s.events = events{} }
-func (s *settled) mirror() bool                   { return false }

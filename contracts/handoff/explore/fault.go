@@ -60,13 +60,8 @@ func (w *world) renewed(a int) bool {
 		w.gw[g].reading.State(w.plans[a].Attempt) != handoff.ReaderGivenUp
 }
 
-// faultSteps: what may still go wrong, each once, and what follows re-attach.
+// faultSteps: what may still go wrong, each once.
 func (w *world) faultSteps(out emit) {
-	if w.moved && !w.over && w.hist.coord != nil {
-		n := w.fork()
-		n.name()
-		out(act{kind: actName}, false, n)
-	}
 	for left := w.left; left != 0; left &= left - 1 {
 		f := left & -left
 		n := w.fork()
@@ -237,6 +232,7 @@ func (w *world) resetRun() bool {
 	}
 	c := handoff.NewCoordinator(w.plans[w.winner], handoff.Policy{MaxEpochs: 2, Detach: w.Detach})
 	c.Omit = w.Omit
+	c.NameReader(w.named.handoff()) // a reset applies the signals again
 	w.reset, w.current = true, 1
 	w.wk[1] = worker{coord: c}
 	w.run(1)
@@ -246,19 +242,6 @@ func (w *world) resetRun() bool {
 		w.run(0)
 	}
 	return true
-}
-
-// name: history names gateway 1, which is told the newest planned attempt.
-func (w *world) name() {
-	w.moved = false
-	w.named = reader{g1, w.gw[g1].incarnation, w.named.number + 1}
-	a := w.index(w.hist.coord.Plan().Attempt)
-	if w.Omit.Has(handoff.RuleReaderNewest) {
-		a = int(w.winner)
-	} else {
-		w.reading(g1).Newest(w.plans[a].Attempt)
-	}
-	w.gw[g1].told |= bit(a)
 }
 
 // preemptSteps: P's engine drops or rewrites what it announced.

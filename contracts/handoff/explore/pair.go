@@ -1,7 +1,6 @@
 package explore
 
 import (
-	"encoding/binary"
 	"math/bits"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -20,15 +19,20 @@ var requests = [2]handoff.HandoffID{"r", "q"}
 // ofBoth are the faults of a process that both requests use.
 const ofBoth = RestartTD | RestartHost | RestartTP | RestartGW | Kill
 
-// ClosePair walks over every state of two requests.
-func ClosePair(sc Scenario, most int) Closure {
+// ofRequest is the scenario of one of two requests.
+func (sc Scenario) ofRequest(i int) Scenario {
+	if i == 1 && sc.Alone {
+		sc.Faults &= ofBoth
+	}
+	return sc
+}
+
+// CloseTogether walks over every state of two requests in the same real tables.
+func CloseTogether(sc Scenario, most int) Closure {
 	p := &pair{}
 	var begun []string
 	for i, r := range requests {
-		if i == 1 && sc.Alone {
-			sc.Faults &= ofBoth
-		}
-		w, done := initialOf(sc, r, p.w[0])
+		w, done := initialOf(sc.ofRequest(i), r, p.w[0], holding{})
 		p.w[i], begun = w, append(begun, done...)
 	}
 	p.w[0].adoptTables(p.w[1])
@@ -48,8 +52,13 @@ type pairAct struct {
 func (x pairAct) String() string { return string(requests[x.request]) + ": " + x.act.String() }
 
 func (p *pair) successors(out func(step)) {
+	confluent := false
 	for k, w := range p.w {
-		w.next(func(x act, isFault bool, n *world) {
+		if confluent {
+			return
+		}
+		w.taken(func(x act, isFault, only bool, n *world) {
+			confluent = only
 			f := fault(0)
 			if x.kind == actFault {
 				f = 1 << x.p & ofBoth
@@ -127,14 +136,13 @@ func (w *world) same(m *world) bool {
 }
 
 func (p *pair) fingerprint(buf *[]byte) uint64 {
-	a, b := p.w[0].compact(buf), p.w[1].compact(buf)
-	if p.mirror() && b < a {
-		a, b = b, a
-	}
-	var k [16]byte
-	binary.LittleEndian.PutUint64(k[:], a)
-	binary.LittleEndian.PutUint64(k[8:], bits.RotateLeft64(b, 1))
-	return hash64(k[:])
+	return ofPair(p.w[0].compact(buf), p.w[1].compact(buf))
+}
+
+// ofPair is the fingerprint of two states. Each of them is 64 bits of SHA-256
+// already, so a sum of odd multiples is as good as a hash of both.
+func ofPair(a, b uint64) uint64 {
+	return max(a+bits.RotateLeft64(b, 29)*0x9e3779b97f4a7c15, 1)
 }
 
 func (p *pair) violations(v *handoff.World) []string {
@@ -163,5 +171,4 @@ func (p *pair) quiet() {
 	}
 }
 
-func (p *pair) mirror() bool { return p.w[0].Mirror }
-func (p *pair) clean() bool  { return p.w[0].clean() && p.w[1].clean() }
+func (p *pair) clean() bool { return p.w[0].clean() && p.w[1].clean() }

@@ -22,7 +22,6 @@ type Scenario struct {
 	TwoBodies   bool      // and their bodies differ
 	MaxStates   int       // 0: the caller's bound
 	Room        int       // attempts that each engine's memory holds at once; 0: any
-	Mirror      bool      // two requests that are alike: a state and its mirror image are one
 	Alone       bool      // of two requests only one is struck by faults that are its own
 	Bounded     bool      // only Losses of the answers that a worker could have are lost; else any number
 	Losses      uint8     // of two requests together

@@ -55,32 +55,32 @@ var Scenarios = []Scenario{
 // Pairs are the searches of two requests, each with two epochs, on two D and one
 // P, each bounded so that it closes: Losses of the answers that a worker could have
 // are lost, of both together, and each fault strikes each request once. Messages
-// still come late, in any order, twice or never. Mirror images are one state; Room
-// makes them wait for each other's memory.
+// still come late, in any order, twice or never. Room makes them wait for each
+// other's memory.
 var Pairs = []Scenario{
-	{Name: "no loss, both fenced", Quick: true, Quicker: true, Mirror: true, Begin: closed, Bounded: true},
-	{Name: "no loss, both fenced, room for one", Quick: true, Quicker: true, Mirror: true, Begin: closed, Room: 1, Bounded: true},
-	{Name: "no loss, both fenced, D host restart", Quick: true, Quicker: true, Mirror: true, Begin: closed, Bounded: true, Faults: RestartHost},
-	{Name: "no loss, both fenced, TP restart", Quick: true, Quicker: true, Mirror: true, Begin: closed, Bounded: true, Faults: RestartTP},
-	{Name: "no loss, both may commit", Quick: true, Quicker: true, Mirror: true, Begin: validated, Bounded: true},
-	{Name: "no loss, both may commit, room for two, D host restart", Quick: true, Quicker: true, Mirror: true, Begin: delivered, Room: 2, Bounded: true, Faults: RestartHost},
+	{Name: "no loss, both fenced", Quick: true, Quicker: true, Begin: closed, Bounded: true},
+	{Name: "no loss, both fenced, room for one", Quick: true, Quicker: true, Begin: closed, Room: 1, Bounded: true},
+	{Name: "no loss, both fenced, D host restart", Quick: true, Quicker: true, Begin: closed, Bounded: true, Faults: RestartHost},
+	{Name: "no loss, both fenced, TP restart", Quick: true, Quicker: true, Begin: closed, Bounded: true, Faults: RestartTP},
+	{Name: "no loss, both may commit", Quick: true, Quicker: true, Begin: validated, Bounded: true},
+	{Name: "no loss, both may commit, room for two, D host restart", Quick: true, Quicker: true, Begin: delivered, Room: 2, Bounded: true, Faults: RestartHost},
 
 	// From the first message on.
 	{Name: "one loss", Quick: true, Quicker: true, Bounded: true, Losses: 1},
 	{Name: "one loss, room for one", Quick: true, Quicker: true, Bounded: true, Losses: 1, Room: 1},
-	{Name: "one loss, TP restart", Quick: true, Quicker: true, Bounded: true, Losses: 1, Mirror: true, Faults: RestartTP},
+	{Name: "one loss, TP restart", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: RestartTP},
 	{Name: "no loss, takeover", Quick: true, Quicker: true, Bounded: true, Faults: Takeover},
 	{Name: "no loss, TD restart", Quick: true, Quicker: true, Bounded: true, Faults: RestartTD},
 	{Name: "no loss, D host restart", Quick: true, Quicker: true, Bounded: true, Faults: RestartHost},
 	{Name: "no loss, room for one, D host restart", Quick: true, Quicker: true, Bounded: true, Room: 1, Faults: RestartHost},
 	{Name: "no loss, TP restart", Quick: true, Quicker: true, Bounded: true, Faults: RestartTP},
-	{Name: "no loss, gateway restart, takeover", Quick: true, Quicker: true, Bounded: true, Mirror: true, Faults: RestartGW | Takeover},
-	{Name: "no loss, kill, takeover", Quick: true, Quicker: true, Bounded: true, Mirror: true, Faults: Kill | Takeover},
-	{Name: "no loss, lease P", Quick: true, Quicker: true, Bounded: true, Mirror: true, Faults: LeaseP},
-	{Name: "no loss, lease D", Quick: true, Quicker: true, Bounded: true, Mirror: true, Faults: LeaseD},
+	{Name: "no loss, gateway restart, takeover", Quick: true, Quicker: true, Bounded: true, Faults: RestartGW | Takeover},
+	{Name: "no loss, kill, takeover", Quick: true, Quicker: true, Bounded: true, Faults: Kill | Takeover},
+	{Name: "no loss, lease P", Quick: true, Quicker: true, Bounded: true, Faults: LeaseP},
+	{Name: "no loss, lease D", Quick: true, Quicker: true, Bounded: true, Faults: LeaseD},
 	{Name: "no loss, decode lease", Quick: true, Quicker: true, Bounded: true, Faults: LeaseDecode},
 	{Name: "no loss, cancel", Quick: true, Quicker: true, Bounded: true, Faults: Cancel},
-	{Name: "no loss, preempt", Quick: true, Quicker: true, Bounded: true, Mirror: true, Faults: Preempt},
+	{Name: "no loss, preempt", Quick: true, Quicker: true, Bounded: true, Faults: Preempt},
 	{Name: "no loss, terminate", Quick: true, Quicker: true, Bounded: true, Faults: Terminate},
 	{Name: "no loss, corrupt", Fine: true, Quicker: true, Bounded: true, Faults: Corrupt},
 	{Name: "no loss, repost", Fine: true, Quicker: true, Bounded: true, Faults: Repost},

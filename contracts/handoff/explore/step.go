@@ -76,8 +76,8 @@ func (w *world) signalSteps(i int, out emit) {
 	if w.cancelled && !x.cancel {
 		seen(actSeesCancel, func(_ *world, y *worker) { y.cancel = true; y.coord.Cancel() })
 	}
-	if x.coord.Reader().Number < uint32(w.named.number) {
-		seen(actSeesReader, func(n *world, y *worker) { y.coord.NameReader(n.named.handoff()) })
+	if w.moved && x.coord.Outcome() == nil {
+		seen(actName, func(n *world, y *worker) { n.name(y) })
 	}
 	if w.end != endNone {
 		seen(actSeesEnd, func(n *world, y *worker) { n.seeEnd(y) })
@@ -86,6 +86,39 @@ func (w *world) signalSteps(i int, out emit) {
 	if x.coord.Phase() == handoff.PhaseDecoding && w.visible&bit(a) == 0 && w.end == endNone {
 		seen(actWatch, func(_ *world, y *worker) { y.coord.StreamEnded(handoff.CodeStreamBroken, "") })
 	}
+}
+
+// hear has y take what history holds, in the order of workflows: the client's
+// cancel, then the reader's report. A re-attach comes behind both.
+func (w *world) hear(y *worker) {
+	if w.cancelled && !y.cancel && !w.Omit.Has(handoff.RuleCancelBeforePlan) {
+		y.cancel = true
+		y.coord.Cancel()
+	}
+	if w.end != endNone {
+		w.seeEnd(y)
+	}
+}
+
+// name: the current worker takes from history that the client came again at
+// gateway 1, and has that told the newest planned attempt. Until then gateway 1
+// reads nothing; from then on what gateway 0 reports is dropped. A re-attach that
+// no worker has taken yet is one that is still on its way.
+func (w *world) name(y *worker) {
+	w.hear(y)
+	w.moved = false
+	w.named = reader{g1, w.gw[g1].incarnation, w.named.number + 1}
+	y.coord.NameReader(w.named.handoff())
+	if y.coord.Outcome() != nil {
+		return // nobody is told any more
+	}
+	a := w.index(y.coord.Plan().Attempt)
+	if w.Omit.Has(handoff.RuleReaderNewest) {
+		a = int(w.winner)
+	} else {
+		w.reading(g1).Newest(w.plans[a].Attempt)
+	}
+	w.gw[g1].told |= bit(a)
 }
 
 // seeEnd applies the reader's report; one about another attempt is dropped.
@@ -204,15 +237,8 @@ func (w *world) placeSteps(i, k int, isReset bool, out emit) {
 	}
 	n := w.fork()
 	y := n.mutable(i)
-	if current && n.cancelled && !y.cancel && !w.Omit.Has(handoff.RuleCancelBeforePlan) {
-		y.cancel = true
-		y.coord.Cancel()
-	}
-	if current && n.end != endNone {
-		n.seeEnd(y)
-	}
-	if current && y.coord.Reader().Number < uint32(n.named.number) {
-		y.coord.NameReader(n.named.handoff())
+	if current {
+		n.hear(y)
 	}
 	t := y.tasks[k]
 	y.drop(k)

@@ -25,7 +25,7 @@ type world struct {
 	over      bool   // no workflow is open
 	keyFree   bool   // and it ended as one that may be submitted anew
 	cancelled bool   // history has the cancel
-	named     reader // whom history names
+	named     reader // whom history names, by what the workflow took
 	end       uint8  // the reader's report in history
 	endOf     uint8  // and its attempt
 	endBy     reader // and who reported
@@ -44,7 +44,7 @@ type world struct {
 
 	// The client.
 	conn  uint8 // the gateway that it listens to
-	moved bool  // it left gateway 0 and history does not know yet
+	moved bool  // it left gateway 0, and the workflow has not taken that yet
 	got   uint8 // attempts of which it has the token
 	twice bool  // it has a token twice
 
@@ -55,8 +55,9 @@ type world struct {
 	late    uint8 // attempts planned after the cancel was recorded
 	winner  uint8 // the attempt of the accepted Start
 
-	events events // of the step that led here; not part of the state
-	print  uint64 // of the settled state, once it was asked for
+	others holding // what another request's attempts hold, where its records do not stand in these tables; not part of the state
+	events events  // of the step that led here; not part of the state
+	print  uint64  // of the settled state, once it was asked for
 }
 
 type reader struct{ gateway, incarnation, number uint8 }
@@ -149,11 +150,13 @@ func (w *world) sent(m message, a int) bool {
 func bit(a int) uint8 { return 1 << a }
 
 // initial is the state a search begins in: the scenario's first steps are done.
-func initial(sc Scenario) (*world, []string) { return initialOf(sc, "r", nil) }
+func initial(sc Scenario) (*world, []string) { return initialOf(sc, "r", nil, holding{}) }
 
-// initialOf is that of one request; another one may be there already.
-func initialOf(sc Scenario, request handoff.HandoffID, beside *world) (*world, []string) {
+// initialOf is that of one request; another one may be there already, in the same
+// tables, or alone with what it holds.
+func initialOf(sc Scenario, request handoff.HandoffID, beside *world, others holding) (*world, []string) {
 	w := origin(sc, request)
+	w.others = others
 	if beside != nil {
 		w.adoptTables(beside)
 	}
@@ -283,29 +286,37 @@ func (w *world) stepSource(e handoff.SourceEvent, a int, f func(*handoff.SourceI
 	return ans
 }
 
+// holding is how many attempts' memory stands at D0, D1 and P.
+type holding [3]uint8
+
 // roomAt and roomP say whether an engine can hold one more attempt, of any request.
-func (w *world) roomAt(d int) bool {
-	held := 0
-	if w.Room > 0 {
-		for _, r := range w.td[d].All() {
-			if r.Generation != 0 && !r.Freed {
-				held++
-			}
-		}
+func (w *world) roomAt(d int) bool { return w.Room == 0 || w.heldAt(d)+w.others[d] < uint8(w.Room) }
+func (w *world) roomP() bool       { return w.Room == 0 || w.heldP()+w.others[2] < uint8(w.Room) }
+
+// holds counts what stands in the tables, where anybody needs room.
+func (w *world) holds() holding {
+	if w.Room == 0 {
+		return holding{}
 	}
-	return w.Room == 0 || held < w.Room
+	return holding{w.heldAt(d0), w.heldAt(d1), w.heldP()}
 }
 
-func (w *world) roomP() bool {
-	held := 0
-	if w.Room > 0 {
-		for _, r := range w.tp.All() {
-			if r.Grant != 0 && !r.Freed {
-				held++
-			}
+func (w *world) heldAt(d int) (n uint8) {
+	for _, r := range w.td[d].All() {
+		if r.Generation != 0 && !r.Freed {
+			n++
 		}
 	}
-	return w.Room == 0 || held < w.Room
+	return n
+}
+
+func (w *world) heldP() (n uint8) {
+	for _, r := range w.tp.All() {
+		if r.Grant != 0 && !r.Freed {
+			n++
+		}
+	}
+	return n
 }
 
 // grantorLives says whether TP is still the life that the plans name.

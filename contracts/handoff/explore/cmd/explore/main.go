@@ -18,11 +18,12 @@ func main() {
 	mutants := flag.Bool("mutants", false, "search the mutants instead: each must be caught")
 	closure := flag.Bool("close", false, "walk depth first, with leaks and fair runs judged, in a word a state; two requests as well")
 	pairs := flag.Bool("pairs", false, "with -close: two requests only")
+	together := flag.Bool("together", false, "with -close: walk over two requests in the same real tables, not over their product")
 	trace := flag.Bool("trace", false, "print traces")
 	flag.Parse()
 	failed := false
 	if *closure {
-		failed = runClosures(*name, *maxStates, *pairs)
+		failed = runClosures(*name, *maxStates, *pairs, *together)
 	} else if *mutants {
 		failed = runMutants(*name, *maxStates, *trace)
 	} else {
@@ -52,7 +53,7 @@ func runScenarios(name string, maxStates int) (failed bool) {
 // heap bounds what the collector lets the walk grow to.
 const heap = 5 << 30
 
-func runClosures(name string, maxStates int, pairs bool) (failed bool) {
+func runClosures(name string, maxStates int, pairs, together bool) (failed bool) {
 	debug.SetMemoryLimit(heap)
 	one := func(sc explore.Scenario, name string, walk func(explore.Scenario, int) explore.Closure) {
 		if !strings.Contains(sc.Name, name) {
@@ -71,8 +72,12 @@ func runClosures(name string, maxStates int, pairs bool) (failed bool) {
 			one(sc, name, explore.Close)
 		}
 	}
+	two := explore.ClosePair
+	if together {
+		two = explore.CloseTogether
+	}
 	for _, sc := range explore.Pairs {
-		one(sc, strings.TrimPrefix(name, "two requests: "), explore.ClosePair)
+		one(sc, strings.TrimPrefix(name, "two requests: "), two)
 	}
 	return failed
 }
