@@ -58,7 +58,7 @@ func TestConfluentStepsCommute(t *testing.T) {
 		var buf []byte
 		seen := map[uint64]bool{}
 		level := []*settled{{first}}
-		for visits := 0; len(level) > 0 && visits < bound(t)/2; visits++ {
+		for visits := 0; len(level) > 0 && visits < testStates/2; visits++ {
 			s := level[0]
 			level = level[1:]
 			s.each(func(n step) {
