@@ -52,6 +52,41 @@ func TestWhoeverIsKilledTheAnswerIsRightOrRefused(t *testing.T) {
 	}
 }
 
+// The gateway is killed as a phase begins, and started again: its client, which asks
+// again with its key, gets what the library says, once; or, when tokens of it may have
+// been given and nobody holds them any more, a typed refusal.
+func TestAKilledGatewaysClientIsAnsweredUnderItsKey(t *testing.T) {
+	for i, phase := range []fault.Phase{fault.Reserve, fault.Prefill, fault.Transfer, fault.Commit, fault.Decode} {
+		t.Run(phase.Name, func(t *testing.T) {
+			a, m := ask(text(50+i, longBytes), longAnswer), stage.Mark()
+			a.Key = phase.Name
+			g := stage.Process("g1")
+			struck, err := fault.Strike(within(t, answerWithin), stage, client(t), a, phase, func(fleet.Event) error { return g.Kill() })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if struck.Broken == nil {
+				t.Errorf("its connection did not break: %s", chaos.Verdict(struck.Answer))
+			}
+			if err := g.Start(within(t, restWithin)); err != nil {
+				t.Fatal(err)
+			}
+			again, refused := client(t).Insist(within(t, answerWithin), a, answerWithin, retryPause)
+			switch spent := again.Failure != nil && again.Failure.Code == handoff.CodeGone.String(); {
+			case spent && (phase.Name == fault.Commit.Name || phase.Name == fault.Decode.Name):
+			default:
+				if err := right(t, a, again); err != nil {
+					t.Error(err)
+				}
+			}
+			oneOwner(t, m)
+			t.Log(chaos.Verdict(again), "after", len(fault.Prefilled(stage.Since(m))), "prefills, refused", refused, "times before")
+			atRest(t)
+			serves(t)
+		})
+	}
+}
+
 // serves waits until no breaker keeps away from a pair.
 func serves(t *testing.T) {
 	t.Helper()

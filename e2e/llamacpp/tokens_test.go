@@ -41,12 +41,12 @@ func TestAChatIsMadeByTheModelsTemplate(t *testing.T) {
 // More at once than an engine has sequences: they wait or are refused, and each
 // is answered with its own tokens.
 func TestManyAtOnceKeepApart(t *testing.T) {
-	const many = 24
+	const many = 64
 	c := client(t)
 	asks, got := make([]traffic.Ask, many), make([]traffic.Answer, many)
 	var all sync.WaitGroup
 	for i := range many {
-		asks[i] = ask(text(i, 30+i*17), 12)
+		asks[i] = ask(text(i, 30+i%24*17), 12)
 		asks[i].Prefill, asks[i].Decode = "", ""
 		all.Go(func() { got[i], _ = c.Insist(within(t, answerWithin), asks[i], answerWithin, retryPause) })
 	}
