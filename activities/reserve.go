@@ -23,7 +23,9 @@ func (s *Steps) Reserve(ctx context.Context, in steps.StepInput) (steps.Output, 
 	if err != nil {
 		return steps.Output{}, err
 	}
-	return s.reserve(ctx, a, in)
+	out, err := s.reserve(ctx, a, in)
+	out.Told = out.Told && s.Local(in.Reader) // what an earlier try did may have told an earlier reader
+	return out, err
 }
 
 func (s *Steps) reserve(ctx context.Context, a *attempt, in steps.StepInput) (steps.Output, error) {

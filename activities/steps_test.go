@@ -198,6 +198,10 @@ func TestTheReaderIsToldByTheReserveOnlyInItsOwnProcess(t *testing.T) {
 	if out := mustDo(t, r.Reserve, r.in); !out.Told || len(r.told) != 1 {
 		t.Errorf("told %v, %v", out.Told, r.told)
 	}
+	r.local = false // another reader is named, by the time that a lost task is done again
+	if out := mustDo(t, r.Reserve, r.in); out.Told {
+		t.Error("what an earlier reader was told counts for its successor")
+	}
 	r = newRig(t)
 	r.local = false
 	r.refusal = handoff.Errorf(handoff.CodeUnavailable, "no answer")

@@ -36,13 +36,22 @@ func (r *run) tell() {
 			r.coord.StreamEnded(handoff.CodeGone, detail)
 		}
 	}
+	insist := func() {
+		r.beside(workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, tellOptions(r.in)), string(cmd.Step), in), told)
+	}
+	if in.Reader.Reader.Number > 1 && r.recordsFirst() {
+		// Not within this task: a worker that goes on for one that was lost in it may
+		// hear the earlier reader's report before it hears of this one.
+		insist()
+		return
+	}
 	r.beside(r.begin(ctx, cmd, in), func(done workflow.Future) {
 		_, err := output(ctx, done)
 		if code, _ := codeOf(err); code.Advice() != handoff.RetrySame || ctx.Err() != nil {
 			told(done)
 			return
 		}
-		r.beside(workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, tellOptions(r.in)), string(cmd.Step), in), told)
+		insist()
 	})
 }
 

@@ -23,7 +23,7 @@ func Handoff(ctx workflow.Context, in steps.Input) (steps.Outcome, error) {
 	r.listen(ctx)
 	for {
 		r.mind()
-		for cmds := r.coord.Commands(); len(cmds) > 0; cmds = r.coord.Commands() {
+		for cmds := r.commands(); len(cmds) > 0; cmds = r.commands() {
 			for _, cmd := range cmds {
 				r.start(cmd)
 			}
@@ -43,6 +43,14 @@ func Handoff(ctx workflow.Context, in steps.Input) (steps.Outcome, error) {
 	}
 	defer r.unwatch() // after what finish writes: so it stands in stored histories
 	return r.finish(ctx)
+}
+
+// commands are the steps to run now: none under a plan that is not recorded yet.
+func (r *run) commands() []handoff.Command {
+	if r.unrecorded {
+		return nil
+	}
+	return r.coord.Commands()
 }
 
 // start runs one command beside the others; its result steps the coordinator.

@@ -39,6 +39,9 @@ const (
 	// client to come again: gateways are back within it.
 	readerGrace = 5 * time.Second
 
+	// recordPause ends the task that took another plan, so that it is history.
+	recordPause = time.Millisecond
+
 	leftMin   = 10 * time.Millisecond  // a passed deadline still needs a positive budget to be refused by
 	leftSlack = 500 * time.Millisecond // of a step beyond it, so that the deadline is what ends it (L1: + 2 s)
 )

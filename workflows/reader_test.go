@@ -1,10 +1,13 @@
 package workflows_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/surehand/surehand/contracts/handoff"
@@ -253,6 +256,12 @@ func TestAReportOfAnotherReaderOrAttemptDecidesNothing(t *testing.T) {
 func TestAReattachedReaderIsToldTheAttemptAndEndsIt(t *testing.T) {
 	f := newFlow(t)
 	second := f.gate("gate-1")
+	recorded := false // the task that names a reader is history before that reader hears of it
+	f.prepare = func(env *testsuite.TestWorkflowEnvironment) {
+		env.SetOnActivityStartedListener(func(i *activity.Info, _ context.Context, _ converter.EncodedValues) {
+			recorded = recorded || i.ActivityType.Name == string(steps.StepTell)
+		})
+	}
 	f.stream = func(p handoff.Plan) {
 		f.gate("gate-0").silent = true // its gateway died
 		f.env.SignalWorkflow(steps.SignalReattach, steps.ReaderAt{Reader: second.reader, Address: "gate-1"})
@@ -269,8 +278,8 @@ func TestAReattachedReaderIsToldTheAttemptAndEndsIt(t *testing.T) {
 	if err != nil || out.Code != "" || out.Attempt != f.in.Plan.Attempt {
 		t.Fatalf("outcome %+v, %v; calls %v", out, err, f.names())
 	}
-	if !slices.Equal(second.planned, []handoff.Attempt{f.in.Plan.Attempt}) {
-		t.Errorf("the new reader was told %v", second.planned)
+	if !slices.Equal(second.planned, []handoff.Attempt{f.in.Plan.Attempt}) || !recorded {
+		t.Errorf("the new reader was told %v, by an activity of its own: %t", second.planned, recorded)
 	}
 	f.clean()
 }

@@ -42,10 +42,12 @@ type run struct {
 	unawait   workflow.CancelFunc // ends the wait for another reader
 	watched   bool                // the decode is watched
 	settled   bool
-	toldEnd   handoff.Reader
-	since     time.Time      // the present way to a first token began
-	resumed   *steps.Resumed // the last one
-	pin       *steps.Pin     // an operator's
+
+	unrecorded bool // the task that took the present plan may not be history yet
+	toldEnd    handoff.Reader
+	since      time.Time      // the present way to a first token began
+	resumed    *steps.Resumed // the last one
+	pin        *steps.Pin     // an operator's
 }
 
 func newRun(ctx workflow.Context, in steps.Input) *run {
@@ -58,13 +60,24 @@ func newRun(ctx workflow.Context, in steps.Input) *run {
 	return r
 }
 
-// replan takes over the plan that StepPlace put into history (rule 2).
+// replan takes over the plan that StepPlace put into history (rule 2). Nothing acts
+// under it before the task that took it is history too: of what came since, a worker
+// that goes on for one that was lost within its task hears signals first, and a
+// cancel or another reader heard before the plan voids it.
 func (r *run) replan() {
 	r.stop()
 	r.hush()
 	r.in.Plan = r.coord.Plan()
 	r.in.Route = r.routes[r.in.Plan.Attempt.Epoch]
 	r.attempt, r.stop = workflow.WithCancel(r.root)
+	if r.recordsFirst() {
+		r.unrecorded = true
+		r.when(workflow.NewTimer(r.undo, recordPause), func(workflow.Future) { r.unrecorded = false })
+	}
+}
+
+func (r *run) recordsFirst() bool {
+	return workflow.GetVersion(r.undo, changeRecordedFirst, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // listen follows the client's cancel and the reader's word.

@@ -8,4 +8,7 @@ const (
 	// changeResetSticks: a reset run ends completed, because its key is spent. Before,
 	// it failed, and its id was free.
 	changeResetSticks = "reset-sticks"
+	// changeRecordedFirst: the task that took another plan, or another reader, is
+	// history before anything acts under it. Before, its steps ran within that task.
+	changeRecordedFirst = "recorded-first"
 )
