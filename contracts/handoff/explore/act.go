@@ -59,6 +59,7 @@ const (
 	actReport
 	actGivesUp
 	actName
+	actTellEarly
 	actFault
 	actPreempt
 	actRewriteBegin
@@ -154,6 +155,8 @@ func (x act) String() string {
 		return fmt.Sprintf("a give-up of %s reaches %s (answer lost)", e, g)
 	case actName:
 		return w + " takes from history that gateway 1 is the reader, and has it told"
+	case actTellEarly:
+		return w + " has gateway 1 told of " + e + ", within a task that is lost"
 	case actFault:
 		return "FAULT " + faultNames[1<<x.p]
 	case actPreempt:

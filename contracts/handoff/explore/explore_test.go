@@ -66,6 +66,21 @@ func TestEachRuleLeftOutIsFoundOut(t *testing.T) {
 	}
 }
 
+// Why workflows tells who comes again only once that is history: else an earlier
+// reader's report, which the next worker hears first, ends a stream that is read.
+func TestAReaderToldBeforeThatIsHistoryBreaksTheKey(t *testing.T) {
+	sc := Scenario{Name: "told early", Quick: true, Quicker: true, Begin: replanned, Faults: Reattach, Early: true}
+	r := Run(sc, 100_000)
+	t.Logf("%s\n%s", r, strings.Join(r.Trace, "\n"))
+	if !strings.HasPrefix(r.Violation, "S13:") {
+		t.Fatal("the key is never free")
+	}
+	sc.Early = false
+	if c := Run(sc, r.States); c.Failed() {
+		t.Fatalf("told in time: %s\n%s", c.Violation, strings.Join(c.Trace, "\n"))
+	}
+}
+
 func TestSharedBlocksAndTheLedger(t *testing.T) {
 	for _, c := range []struct {
 		r      Result

@@ -20,6 +20,7 @@ type Scenario struct {
 	SameD       bool      // epoch 2 is placed on the same D
 	TwoGateways bool      // both take a head start with their own nonce before Start
 	TwoBodies   bool      // and their bodies differ
+	Early       bool      // who comes again is told within a task that may be lost, as the code must not
 	MaxStates   int       // 0: the caller's bound
 	Room        int       // attempts that each engine's memory holds at once; 0: any
 	Alone       bool      // of two requests only one is struck by faults that are its own

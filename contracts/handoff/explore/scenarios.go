@@ -53,38 +53,38 @@ var Scenarios = []Scenario{
 }
 
 // Pairs are the searches of two requests, each with two epochs, on two D and one
-// P, each bounded so that it closes: Losses of the answers that a worker could have
-// are lost, of both together, and each fault strikes each request once. Messages
-// still come late, in any order, twice or never. Room makes them wait for each
-// other's memory.
+// P, each bounded so that it closes: one of the answers that a worker could have is
+// lost, of both together, and each fault strikes each request once. Messages still
+// come late, in any order, twice or never. Room makes them wait for each other's
+// memory.
 var Pairs = []Scenario{
-	{Name: "no loss, both fenced", Quick: true, Quicker: true, Begin: closed, Bounded: true},
-	{Name: "no loss, both fenced, room for one", Quick: true, Quicker: true, Begin: closed, Room: 1, Bounded: true},
-	{Name: "no loss, both fenced, D host restart", Quick: true, Quicker: true, Begin: closed, Bounded: true, Faults: RestartHost},
-	{Name: "no loss, both fenced, TP restart", Quick: true, Quicker: true, Begin: closed, Bounded: true, Faults: RestartTP},
-	{Name: "no loss, both may commit", Quick: true, Quicker: true, Begin: validated, Bounded: true},
-	{Name: "no loss, both may commit, room for two, D host restart", Quick: true, Quicker: true, Begin: delivered, Room: 2, Bounded: true, Faults: RestartHost},
+	{Name: "both fenced", Quick: true, Quicker: true, Begin: closed, Bounded: true, Losses: 1},
+	{Name: "both fenced, room for one", Quick: true, Quicker: true, Begin: closed, Room: 1, Bounded: true, Losses: 1},
+	{Name: "both fenced, D host restart", Quick: true, Quicker: true, Begin: closed, Bounded: true, Losses: 1, Faults: RestartHost},
+	{Name: "both fenced, TP restart", Quick: true, Quicker: true, Begin: closed, Bounded: true, Losses: 1, Faults: RestartTP},
+	{Name: "both may commit", Quick: true, Quicker: true, Begin: validated, Bounded: true, Losses: 1},
+	{Name: "both may commit, room for two, D host restart", Quick: true, Quicker: true, Begin: delivered, Room: 2, Bounded: true, Losses: 1, Faults: RestartHost},
 
 	// From the first message on.
-	{Name: "one loss", Quick: true, Quicker: true, Bounded: true, Losses: 1},
-	{Name: "one loss, room for one", Quick: true, Quicker: true, Bounded: true, Losses: 1, Room: 1},
-	{Name: "one loss, TP restart", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: RestartTP},
-	{Name: "no loss, takeover", Quick: true, Quicker: true, Bounded: true, Faults: Takeover},
-	{Name: "no loss, TD restart", Quick: true, Quicker: true, Bounded: true, Faults: RestartTD},
-	{Name: "no loss, D host restart", Quick: true, Quicker: true, Bounded: true, Faults: RestartHost},
+	{Name: "no fault", Quick: true, Quicker: true, Bounded: true, Losses: 1},
+	{Name: "no fault, two losses", Quick: true, Quicker: true, Bounded: true, Losses: 2},
+	{Name: "room for one", Quick: true, Quicker: true, Bounded: true, Losses: 1, Room: 1},
+	{Name: "TD restart", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: RestartTD},
+	{Name: "D host restart", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: RestartHost},
 	{Name: "no loss, room for one, D host restart", Quick: true, Quicker: true, Bounded: true, Room: 1, Faults: RestartHost},
-	{Name: "no loss, TP restart", Quick: true, Quicker: true, Bounded: true, Faults: RestartTP},
+	{Name: "TP restart", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: RestartTP},
+	{Name: "no loss, takeover", Quick: true, Quicker: true, Bounded: true, Faults: Takeover},
 	{Name: "no loss, gateway restart, takeover", Quick: true, Quicker: true, Bounded: true, Faults: RestartGW | Takeover},
 	{Name: "no loss, kill, takeover", Quick: true, Quicker: true, Bounded: true, Faults: Kill | Takeover},
-	{Name: "no loss, lease P", Quick: true, Quicker: true, Bounded: true, Faults: LeaseP},
-	{Name: "no loss, lease D", Quick: true, Quicker: true, Bounded: true, Faults: LeaseD},
-	{Name: "no loss, decode lease", Quick: true, Quicker: true, Bounded: true, Faults: LeaseDecode},
-	{Name: "no loss, cancel", Quick: true, Quicker: true, Bounded: true, Faults: Cancel},
-	{Name: "no loss, preempt", Quick: true, Quicker: true, Bounded: true, Faults: Preempt},
-	{Name: "no loss, terminate", Quick: true, Quicker: true, Bounded: true, Faults: Terminate},
-	{Name: "no loss, corrupt", Fine: true, Quicker: true, Bounded: true, Faults: Corrupt},
-	{Name: "no loss, repost", Fine: true, Quicker: true, Bounded: true, Faults: Repost},
-	{Name: "no loss, one start unknown", Quick: true, Quicker: true, Bounded: true, Alone: true, Faults: StartUnknown},
-	{Name: "no loss, one re-attach", Readers: true, Quick: true, Quicker: true, Bounded: true, Alone: true, Faults: Reattach},
-	{Name: "no loss, second epochs, one reset", Quick: true, Quicker: true, Bounded: true, Alone: true, Begin: replanned, Faults: Reset},
+	{Name: "lease P", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: LeaseP},
+	{Name: "lease D", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: LeaseD},
+	{Name: "decode lease", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: LeaseDecode},
+	{Name: "cancel", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: Cancel},
+	{Name: "preempt", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: Preempt},
+	{Name: "terminate", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: Terminate},
+	{Name: "corrupt", Fine: true, Quicker: true, Bounded: true, Losses: 1, Faults: Corrupt},
+	{Name: "repost", Fine: true, Quicker: true, Bounded: true, Losses: 1, Faults: Repost},
+	{Name: "one start unknown", Quick: true, Quicker: true, Bounded: true, Losses: 1, Alone: true, Faults: StartUnknown},
+	{Name: "one re-attach", Readers: true, Quick: true, Quicker: true, Bounded: true, Losses: 1, Alone: true, Faults: Reattach},
+	{Name: "second epochs, one reset", Quick: true, Quicker: true, Bounded: true, Losses: 1, Alone: true, Begin: replanned, Faults: Reset},
 }

@@ -78,6 +78,11 @@ func (w *world) signalSteps(i int, out emit) {
 	}
 	if w.moved && x.coord.Outcome() == nil {
 		seen(actName, func(n *world, y *worker) { n.name(y) })
+		if a := w.index(x.coord.Plan().Attempt); w.Early && w.gw[g1].told&bit(a) == 0 {
+			n := w.fork()
+			n.tell(a)
+			out(act{kind: actTellEarly, i: uint8(i), a: uint8(a)}, false, n)
+		}
 	}
 	if w.end != endNone {
 		seen(actSeesEnd, func(n *world, y *worker) { n.seeEnd(y) })
@@ -115,7 +120,13 @@ func (w *world) name(y *worker) {
 	a := w.index(y.coord.Plan().Attempt)
 	if w.Omit.Has(handoff.RuleReaderNewest) {
 		a = int(w.winner)
-	} else {
+	}
+	w.tell(a)
+}
+
+// tell has gateway 1 hear of the attempt that it reads.
+func (w *world) tell(a int) {
+	if !w.Omit.Has(handoff.RuleReaderNewest) {
 		w.reading(g1).Newest(w.plans[a].Attempt)
 	}
 	w.gw[g1].told |= bit(a)
