@@ -71,7 +71,7 @@ var Pairs = []Scenario{
 	{Name: "room for one", Quick: true, Quicker: true, Bounded: true, Losses: 1, Room: 1},
 	{Name: "TD restart", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: RestartTD},
 	{Name: "D host restart", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: RestartHost},
-	{Name: "no loss, room for one, D host restart", Quick: true, Quicker: true, Bounded: true, Room: 1, Faults: RestartHost},
+	{Name: "room for one, D host restart", Quick: true, Quicker: true, Bounded: true, Losses: 1, Room: 1, Faults: RestartHost},
 	{Name: "TP restart", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: RestartTP},
 	{Name: "takeover", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: Takeover},
 	{Name: "gateway restart, takeover", Quick: true, Quicker: true, Bounded: true, Losses: 1, Faults: RestartGW | Takeover},
