@@ -1,6 +1,7 @@
 package connector
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/surehand/surehand/e2e/fleet"
 	"github.com/surehand/surehand/e2e/traffic"
+	"github.com/surehand/surehand/workers/vllmenv"
 )
 
 // spinning is what an engine of vLLM's own burns while it holds something: it
@@ -42,11 +44,17 @@ func burnt(t *testing.T, id string) float64 {
 	return float64(after-before) / float64(look)
 }
 
-// The connector's own tests, in the environment that it runs in.
+// The connector's own tests, in the environment that it runs in, those of a real P's
+// memory with them.
 func TestThePythonSidePassesItsTests(t *testing.T) {
+	_, settings, err := rig.env.Server(vllmenv.Options{Name: "python"})
+	must(t, err)
 	c := exec.CommandContext(within(t), rig.env.Python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "../../transferd/connectors/vllm/tests")
-	c.Env = append(os.Environ(), "PYTHONPATH="+rig.env.Path, "LD_LIBRARY_PATH="+rig.env.Stubs, "PYTHONDONTWRITEBYTECODE=1")
+	c.Env = append(append(os.Environ(), settings...), "SUREHAND_VLLM_MODEL="+rig.env.Model)
 	out, err := c.CombinedOutput()
 	t.Log(string(out))
 	must(t, err)
+	if bytes.Contains(out, []byte("skipped")) {
+		t.Error("some were skipped")
+	}
 }

@@ -161,7 +161,7 @@ func (b *bench) ways() []way {
 		{"one engine", []*vllmenv.Engine{b.plain}, nil, b.to(b.plain.URL)},
 		{"NIXL, bare", []*vllmenv.Engine{b.np, b.nd}, nil, func(ctx context.Context, prompt string, tokens int) (first time.Duration, text string, err error) {
 			began := time.Now()
-			a, err := pair.Ask{Prompt: prompt, Tokens: tokens, OnToken: func(got int) {
+			a, err := pair.Ask{Prompt: prompt, Tokens: tokens, More: map[string]any{"ignore_eos": false}, OnToken: func(got int) {
 				if got == 1 {
 					first = time.Since(began)
 				}
