@@ -110,6 +110,7 @@ func (r *run) decided() {
 	}
 	if r.coord.Ended() && !r.settled {
 		r.settled = true
+		r.unproven = o.Unproven && workflow.GetVersion(r.undo, changeUnprovenSticks, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 		if r.in.Key != "" {
 			r.report(steps.StepSettle)
 		}

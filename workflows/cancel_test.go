@@ -68,6 +68,26 @@ func TestACancelBetweenCommitAndItsAnswerTellsTheTruth(t *testing.T) {
 	f.clean()
 }
 
+// The same, and D is silent from then on: its yes may have let a reader deliver.
+func TestACancelWhoseAttemptNobodyProvesClosedSpendsTheKey(t *testing.T) {
+	f := newFlow(t)
+	f.faults = at(call{handoff.StepCommit, 1, -1}, fault{code: handoff.CodeUnavailable, done: true})
+	f.stream = func(handoff.Plan) {
+		f.w.Silence("d0", true)
+		f.env.CancelWorkflow()
+	}
+	out, err := f.run()
+	if err != nil || out.Code != "cancelled" || out.Committed || !out.Unproven {
+		t.Fatalf("outcome %+v, %v", out, err)
+	}
+	if k := f.key(); k != "cancelled" {
+		t.Errorf("the key is %s, though tokens of it may be at its client", k)
+	}
+	f.w.Silence("d0", false)
+	f.w.Pass(2 * f.in.Lease)
+	f.clean()
+}
+
 func TestACancelWhileDecodingReleasesTheCommittedTarget(t *testing.T) {
 	f := newFlow(t)
 	f.stream = f.nobody

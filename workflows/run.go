@@ -43,6 +43,7 @@ type run struct {
 	watched   bool                // the decode is watched
 	settled   bool
 
+	unproven   bool // the outcome's
 	unrecorded bool // the task that took the present plan may not be history yet
 	toldEnd    handoff.Reader
 	since      time.Time      // the present way to a first token began
@@ -262,7 +263,7 @@ func (r *run) state() steps.State {
 func (r *run) outcome() steps.Outcome {
 	o := r.coord.Outcome()
 	p := r.coord.Plan()
-	out := steps.Outcome{Attempt: o.Attempt, Committed: o.Committed, Detail: steps.Clip(o.Detail), Prefill: p.P.Engine, Decode: p.D.Engine,
+	out := steps.Outcome{Attempt: o.Attempt, Committed: o.Committed, Unproven: r.unproven, Detail: steps.Clip(o.Detail), Prefill: p.P.Engine, Decode: p.D.Engine,
 		Bytes: r.bytes, Spans: r.spans, Parked: r.parked}
 	if o.Code != handoff.CodeNone {
 		out.Code = o.Code.String()

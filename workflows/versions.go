@@ -11,4 +11,7 @@ const (
 	// changeRecordedFirst: the task that took another plan, or another reader, is
 	// history before anything acts under it. Before, its steps ran within that task.
 	changeRecordedFirst = "recorded-first"
+	// changeUnprovenSticks: the key of an attempt that ended without anybody's proof that
+	// it was not committed is spent. Before, it was free.
+	changeUnprovenSticks = "unproven-sticks"
 )

@@ -214,5 +214,18 @@ func (c *Coordinator) end(o Outcome) {
 func (c *Coordinator) settle() {
 	if c.phase == PhaseClosing && c.older == 0 && c.pending == [len(stepOrder)]uint8{} {
 		c.phase = PhaseEnded
+		if c.unproven() {
+			o := *c.outcome
+			o.Unproven = true
+			c.outcome = &o
+		}
 	}
+}
+
+// unproven says that nobody proved the attempt closed that ended uncommitted: a
+// cancel, or a reader of nothing, ends it whatever its closers answer, and a commit
+// whose answer was lost may have let an earlier reader deliver (S13, S14).
+func (c *Coordinator) unproven() bool {
+	isProved := c.target == VerdictClosed || c.source == VerdictClosed || c.asked == VerdictClosed && c.askedOf == c.reader
+	return !c.outcome.Committed && !isProved
 }

@@ -185,7 +185,8 @@
 //     list wins. Its loss may cost a refusal, nothing else.
 //  17. Every message names the incarnation in the plan; another life refuses.
 //  18. A cancel goes to planned attempts; the workflow looks for a cancel before it
-//     plans. TD's order of Commit and Release decides, and the answer says which.
+//     plans. TD's order of Commit and Release decides, and the answer says which; where
+//     neither TD, TP nor the reader gives a proof, the key is spent.
 //  19. S2 counts visibility at the engine. S5 binds a grantor while its incarnation
 //     lives. S6 "never back" means never un-landed; an abort ends visibility.
 //  20. D pulls: its memory is written by its own TD only, so the write fence is local.

@@ -16,12 +16,16 @@ func (c *Coordinator) fail(r Result) {
 func (c *Coordinator) undone(r Result) {
 	switch r.Step {
 	case StepUndoTransfer:
-		c.target = r.Verdict
+		if c.target != VerdictClosed { // which is final, whatever a repeat comes to
+			c.target = r.Verdict
+		}
 		if c.phase == PhaseClosing && (r.Verdict == VerdictCommitted || r.Verdict == VerdictOver) {
 			c.sawCommit()
 		}
 	case StepUndoPrefill:
-		c.source = r.Verdict
+		if c.source != VerdictClosed {
+			c.source = r.Verdict
+		}
 	}
 	c.judge()
 }

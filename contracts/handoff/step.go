@@ -79,12 +79,13 @@ const (
 type Outcome struct {
 	Attempt   Attempt
 	Committed bool
+	Unproven  bool // it ended without a word of TD, TP or its reader on whether it was committed
 	Code      Code
 	Detail    string
 }
 
 // Sticks says whether the key of a handoff that ended so is spent (S13): what was
-// committed, and what may have been. An unknown outcome is no refusal: somebody may
+// committed, and what may have been: nobody proved that no client has tokens. An unknown outcome is no refusal: somebody may
 // still deliver it. A reset run does not know what the run before it came to: an
 // epoch that its history forgot may have delivered.
 func (o Outcome) Sticks() bool {
@@ -92,7 +93,7 @@ func (o Outcome) Sticks() bool {
 	case CodeNone, CodeOutcomeUnknown, CodeReset:
 		return true
 	}
-	return o.Committed
+	return o.Committed || o.Unproven
 }
 
 // Policy bounds what a coordinator may do.

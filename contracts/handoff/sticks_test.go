@@ -119,3 +119,50 @@ func TestAResetRunsKeyIsSpentWhateverFailedFirst(t *testing.T) {
 		}
 	}
 }
+
+// A commit whose answer is lost may have let an earlier reader deliver. What ends the
+// handoff then ends it without asking for a proof, so the closers' answers decide
+// whether its key may be sampled again.
+func TestAKeyIsFreeOnlyByAProof(t *testing.T) {
+	proofs := map[string]struct {
+		target, source Verdict
+		spent          bool
+	}{
+		"nobody can tell":         {VerdictUnknown, VerdictUnknown, true},
+		"TP said yes":             {VerdictUnknown, VerdictOver, true},
+		"TD committed":            {VerdictCommitted, VerdictOver, true},
+		"TD closed it":            {VerdictClosed, VerdictUnknown, false},
+		"TP never said yes":       {VerdictUnknown, VerdictClosed, false},
+		"TD closed it, said once": {VerdictClosed, VerdictOver, false},
+	}
+	ends := map[string]func(*Coordinator){
+		"a cancel":              (*Coordinator).Cancel,
+		"a reader that is gone": func(c *Coordinator) { c.StreamEnded(CodeGone, "") },
+	}
+	for by, end := range ends {
+		for name, p := range proofs {
+			c := NewCoordinator(testPlan(1, 1), Policy{})
+			a := c.Plan().Attempt
+			for _, s := range []Step{StepReserve, StepPrefill, StepTransfer} {
+				c.Step(Result{Step: s, Attempt: a})
+			}
+			c.Commands()
+			c.NameReader(Reader{"g1", 1, 2}) // the commit is under way; the first reader may have heard of it
+			end(c)
+			c.Step(Result{Step: StepCommit, Attempt: a, Code: CodeUnavailable})
+			answers(c, func(cmd Command) Result {
+				r := Result{Step: cmd.Step, Attempt: a}
+				switch cmd.Step {
+				case StepUndoTransfer:
+					r.Verdict = p.target
+				case StepUndoPrefill:
+					r.Verdict = p.source
+				}
+				return r
+			})
+			if !c.Ended() || c.Outcome().Sticks() != p.spent {
+				t.Errorf("%s, %s: %+v, want spent %t", by, name, c.Outcome(), p.spent)
+			}
+		}
+	}
+}

@@ -238,6 +238,7 @@ type Span struct {
 type Outcome struct {
 	Attempt   handoff.Attempt  `json:"attempt"`
 	Committed bool             `json:"committed"`
+	Unproven  bool             `json:"unproven,omitempty"` // nobody could say whether it was committed: its key is spent
 	Code      string           `json:"code,omitempty"`
 	Detail    string           `json:"detail,omitempty"`
 	Finish    string           `json:"finish,omitempty"`
@@ -251,7 +252,7 @@ type Outcome struct {
 
 // Sticks is handoff.Outcome's.
 func (o Outcome) Sticks() bool {
-	return handoff.Outcome{Committed: o.Committed, Code: EndCode(o.Code)}.Sticks()
+	return handoff.Outcome{Committed: o.Committed, Unproven: o.Unproven, Code: EndCode(o.Code)}.Sticks()
 }
 
 // EndCode reads the code of an Outcome or of an Ended: empty is CodeNone.
