@@ -23,22 +23,28 @@ type finished struct {
 	until time.Time
 }
 
+// sealed is a finished prefill that a repeat is told of.
+type sealed struct {
+	source *source
+	until  time.Time
+}
+
 // attempts is every attempt that the engine knows of.
 type attempts struct {
 	mu      sync.Mutex
 	refuse  *handoff.Error // new work, while not nil
 	sources map[handoff.Attempt]*source
 	targets map[handoff.Attempt]*target
-	over    recent.Map[side, error]              // tombstones (rule 7): why an attempt is over
-	sealed  recent.Map[handoff.Attempt, *source] // of those, runs whose state was read to its end
+	over    recent.Map[side, handoff.Code]      // tombstones (rule 7): as what an attempt is over
+	sealed  recent.Map[handoff.Attempt, sealed] // of those, runs whose state was read to its end
 	answers recent.Map[handoff.Attempt, finished]
 	idle    chan struct{} // replaced when the last one leaves
 }
 
 func newAttempts() *attempts {
 	return &attempts{sources: map[handoff.Attempt]*source{}, targets: map[handoff.Attempt]*target{},
-		over:   recent.New[side, error](maxTombstones),
-		sealed: recent.New[handoff.Attempt, *source](maxSealed), answers: recent.New[handoff.Attempt, finished](maxAnswers), idle: make(chan struct{})}
+		over:   recent.New[side, handoff.Code](maxTombstones),
+		sealed: recent.New[handoff.Attempt, sealed](maxSealed), answers: recent.New[handoff.Attempt, finished](maxAnswers), idle: make(chan struct{})}
 }
 
 // refuseNew makes every attempt that is not known yet be refused; nil ends that,
@@ -57,7 +63,8 @@ func (a *attempts) source(plan handoff.Plan, make func() (*source, error)) (s *s
 	defer a.mu.Unlock()
 	s = a.sources[plan.Attempt]
 	if s == nil {
-		s, _ = a.sealed.Get(plan.Attempt)
+		f, _ := a.sealed.Get(plan.Attempt)
+		s = f.source
 	}
 	if err := a.check(plan, side{plan.Attempt, true}, s != nil, func() handoff.Plan { return s.plan }); err != nil || s != nil {
 		return s, false, err
@@ -89,13 +96,18 @@ func (a *attempts) check(plan handoff.Plan, of side, known bool, its func() hand
 	if known {
 		return samePlan(its(), plan)
 	}
-	if err, ok := a.over.Get(of); ok {
-		return err
+	if code, ok := a.over.Get(of); ok {
+		return isOver(plan.Attempt, code)
 	}
 	if a.refuse != nil {
 		return a.refuse
 	}
 	return nil
+}
+
+// isOver is what a tombstone tells. It keeps no text: an engine remembers very many.
+func isOver(a handoff.Attempt, code handoff.Code) error {
+	return handoff.Errorf(code, "%s is over", a)
 }
 
 func samePlan(known, asked handoff.Plan) error {
@@ -113,10 +125,12 @@ func (a *attempts) forgetSource(s *source, why error) {
 	defer a.mu.Unlock()
 	delete(a.sources, s.plan.Attempt)
 	if why != nil {
-		a.over.Put(side{s.plan.Attempt, true}, why)
+		a.over.Put(side{s.plan.Attempt, true}, handoff.CodeOf(why))
 	}
+	now := time.Now()
+	a.sealed.Drop(func(f sealed) bool { return f.until.Before(now) })
 	if told := s.run.told(); told != nil && handoff.CodeOf(why) == handoff.CodeClosed {
-		a.sealed.Put(s.plan.Attempt, &source{held: newHeld(s.plan), run: *told})
+		a.sealed.Put(s.plan.Attempt, sealed{&source{held: newHeld(s.plan), run: *told}, now.Add(sealedKept)})
 	}
 	a.left()
 }
@@ -127,7 +141,7 @@ func (a *attempts) forgetTarget(t *target, why error) {
 	defer a.mu.Unlock()
 	delete(a.targets, t.plan.Attempt)
 	if why != nil {
-		a.over.Put(side{t.plan.Attempt, false}, why)
+		a.over.Put(side{t.plan.Attempt, false}, handoff.CodeOf(why))
 		now := time.Now()
 		a.answers.Drop(func(f finished) bool { return f.until.Before(now) })
 		a.answers.Put(t.plan.Attempt, finished{t.plan, t.token, t.log, now.Add(AnswerKept)})
@@ -152,14 +166,14 @@ func (a *attempts) cancel(plan handoff.Plan, why error) (s *source, t *target, k
 		known = true
 		a.sealed.Forget(plan.Attempt)
 	} else {
-		a.over.Put(side{plan.Attempt, true}, why)
+		a.over.Put(side{plan.Attempt, true}, handoff.CodeOf(why))
 	}
 	if t = a.targets[plan.Attempt]; t != nil && err == nil {
 		known, err = true, samePlan(t.plan, plan)
 	} else if _, ok := a.over.Get(side{plan.Attempt, false}); ok {
 		known = true
 	} else if t == nil {
-		a.over.Put(side{plan.Attempt, false}, why)
+		a.over.Put(side{plan.Attempt, false}, handoff.CodeOf(why))
 	}
 	return s, t, known, err
 }
@@ -174,8 +188,8 @@ func (a *attempts) answer(plan handoff.Plan) (t *target, f finished, err error) 
 	if f, ok := a.answers.Get(plan.Attempt); ok && time.Now().Before(f.until) {
 		return nil, f, samePlan(f.plan, plan)
 	}
-	if err, ok := a.over.Get(side{plan.Attempt, false}); ok && handoff.CodeOf(err) != handoff.CodeAborted {
-		return nil, f, err
+	if code, ok := a.over.Get(side{plan.Attempt, false}); ok && code != handoff.CodeAborted {
+		return nil, f, isOver(plan.Attempt, code)
 	}
 	return nil, f, handoff.Errorf(handoff.CodeGone, "no answer of %s is held here", plan.Attempt)
 }

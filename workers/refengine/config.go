@@ -30,7 +30,8 @@ const (
 	maxTemperature   = 10
 	maxTombstones    = 1 << 16 // attempts remembered as over
 	maxSealed        = 4096    // finished prefills that a repeat is told of
-	maxAnswers       = 1024    // finished ones kept for a late reader
+	sealedKept       = time.Minute
+	maxAnswers       = 1024 // finished ones kept for a late reader
 	AnswerKept       = 30 * time.Second
 	retryFirst       = 10 * time.Millisecond // of a word to a transferd that is away
 	retryLast        = 200 * time.Millisecond
