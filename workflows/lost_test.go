@@ -22,7 +22,6 @@ import (
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
 	"github.com/surehand/surehand/e2e/fleet"
-	"github.com/surehand/surehand/workers/dev"
 	"github.com/surehand/surehand/workflows"
 )
 
@@ -118,12 +117,8 @@ func realServer(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path, err := dev.TemporalServer(t.Context(), root, filepath.Join(cache, "surehand", "bin"), os.Stderr, false)
-	if errors.Is(err, dev.ErrNotBuilt) {
+	path, err := fleet.TemporalServer(t.Context(), root, false)
+	if errors.Is(err, fleet.ErrNoTemporal) {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -34,7 +34,7 @@ func Build(ctx context.Context, patience bool) (Programs, error) {
 	}
 	into := filepath.Join(root, ".surehand", "e2e")
 	p := Programs{Surehand: filepath.Join(into, "surehand"), Transferd: filepath.Join(into, "transferd")}
-	if p.Temporal, err = temporalServer(ctx, root, patience); err != nil {
+	if p.Temporal, err = TemporalServer(ctx, root, patience); err != nil {
 		return p, err
 	}
 	for path, target := range map[string]string{p.Surehand: ".", p.Transferd: "./transferd/cmd/transferd"} {
@@ -95,9 +95,9 @@ func compile(ctx context.Context, dir, path, target string, flags ...string) err
 	return nil
 }
 
-// temporalServer is the embedded server of just these sources, where `surehand
-// dev` builds it; with patience it is built now.
-func temporalServer(ctx context.Context, root string, patience bool) (string, error) {
+// TemporalServer is the embedded server of just the sources at root, where `surehand
+// dev` builds it; with patience it is built now, else ErrNoTemporal.
+func TemporalServer(ctx context.Context, root string, patience bool) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err

@@ -12,7 +12,7 @@ import (
 // the answers that both together may still lose; a fault of a process that both
 // use befalls each as if it were alone; and nothing else of the other changes.
 // So the few thousand states of one request, each with its steps, are made and
-// judged once, and the walk over pairs of them makes none: it is some thirty times
+// judged once, and the walk over pairs of them makes none: it is some twenty times
 // as fast.
 //
 // That it is so is no assumption about the tables: pair walks over both requests
