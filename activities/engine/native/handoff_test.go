@@ -120,12 +120,11 @@ func TestDsLimitIsLearntFromItsRefusal(t *testing.T) {
 
 // museum V-01
 func TestDIsNeverAskedAfterOurLease(t *testing.T) {
-	r := newRig(t, []vllmtest.Options{{}}, []vllmtest.Options{{}}, func(c *Config) { c.Lease = 100 * time.Millisecond })
+	r := pair(t)
 	x := r.attempt(1, 0, 0)
 	x.must(x.reserve, x.prefill, x.pull)
 	x.attach()
-	a := r.attempts[x.plan.Attempt]
-	r.eventually("the lease is over", func() bool { return r.leased(a.prefill) != nil })
+	x.after(r.caps.Lease) // P's own is over too: while that runs, D is made to fetch and drop
 	r.p[0].Lapse()
 	wants(t, "commit", x.commit(), handoff.CodeLease)
 	wants(t, "reader", x.wait(), handoff.CodeClosed)
@@ -246,15 +245,14 @@ func TestALateFirstTokenIsGivenOnlyWhereDRenewsAndPCounts(t *testing.T) {
 		{vllm.NIXLPull, vllmtest.Options{NoCounters: true}, handoff.CodeLease},
 		{vllm.NIXLPush, vllmtest.Options{Push: true}, handoff.CodeLease},
 	} {
-		r := newRig(t, []vllmtest.Options{c.p}, []vllmtest.Options{{}}, func(f *Config) { f.Style, f.Lease = c.style, 300*time.Millisecond })
+		r := newRig(t, []vllmtest.Options{c.p}, []vllmtest.Options{{}}, func(f *Config) { f.Style = c.style })
 		gate := make(chan struct{})
 		r.d[0].Set(func(f *vllmtest.Faults) { f.TokenGate = gate })
 		x := r.attempt(1, 0, 0)
 		x.must(x.reserve, x.prefill, x.pull)
 		x.attach()
 		x.must(x.commit)
-		a := x.p.f.attempts[x.plan.Attempt]
-		r.eventually("the lease is over", func() bool { return r.leased(a.prefill) != nil })
+		x.after(r.caps.Own())
 		close(gate)
 		wants(t, string(c.style), x.wait(), c.want)
 		if (c.want == handoff.CodeNone) != (x.got() != "") {

@@ -145,6 +145,12 @@ func (x *run) commit() error {
 	return err
 }
 
+// after has P asked so much earlier: no test's own pace ends a lease, or keeps it.
+func (x *run) after(since time.Duration) {
+	run := x.attempts[x.plan.Attempt].prefill
+	run.asked = run.asked.Add(-since)
+}
+
 // attach begins to read; wait gives how it ended.
 func (x *run) attach() {
 	go func() {
