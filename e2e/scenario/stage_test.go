@@ -31,7 +31,6 @@ const (
 
 	requestWithin = chaos.RequestWithin
 	restWithin    = chaos.RestWithin
-	promptly      = time.Second // L2: the client left
 )
 
 // stage is a fleet with its clients.

@@ -106,3 +106,83 @@ func TestC() { for range 3 { time.Sleep(1) } }
 		t.Errorf("found %d sleeps, want 2", len(got))
 	}
 }
+
+// clocked lists tests that may compare time that has passed, each with its reason.
+var clocked = map[string]string{
+	"transferd/daemon/fault_test.go":   "a share of CPU time in what has passed, however much that is",
+	"transferd/daemon/harness_test.go": "lets time pass",
+}
+
+// A test that fails when it took too long fails on a busy machine, and one that may not
+// be too quick on a fast one. What is waited for is told apart by how it ended.
+func TestTestsAreNotJudgedByTheClock(t *testing.T) {
+	goFiles(t, "_test.go", func(path string, src []byte) {
+		if clocked[path] != "" || strings.Contains(string(src), `"testing/synctest"`) {
+			return
+		}
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, path, src, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pos := range comparedTimes(f) {
+			t.Errorf("%s: compares how long something took", set.Position(pos))
+		}
+	})
+}
+
+// comparedTimes finds comparisons of time.Since, or of what is named after it.
+func comparedTimes(f *ast.File) (out []token.Pos) {
+	named := map[string]bool{}
+	since := func(n ast.Node) (found bool) {
+		ast.Inspect(n, func(m ast.Node) bool {
+			if s, ok := m.(*ast.SelectorExpr); ok && s.Sel.Name == "Since" {
+				id, ok := s.X.(*ast.Ident)
+				found = found || ok && id.Name == "time"
+			}
+			return true
+		})
+		return found
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == len(a.Rhs) {
+			for i, e := range a.Rhs {
+				if id, ok := a.Lhs[i].(*ast.Ident); ok && since(e) {
+					named[id.Name] = true
+				}
+			}
+		}
+		return true
+	})
+	ast.Inspect(f, func(n ast.Node) bool {
+		b, ok := n.(*ast.BinaryExpr)
+		if !ok || b.Op != token.LSS && b.Op != token.GTR && b.Op != token.LEQ && b.Op != token.GEQ {
+			return true
+		}
+		for _, side := range []ast.Expr{b.X, b.Y} {
+			id, ok := side.(*ast.Ident)
+			if ok && named[id.Name] || since(side) {
+				out = append(out, b.Pos())
+			}
+		}
+		return true
+	})
+	return out
+}
+
+func TestAThresholdOfTimeIsFound(t *testing.T) {
+	src := `package x
+import "time"
+func TestA() { if took := time.Since(began); took > time.Second { fail() } }
+func TestB() { if time.Since(began) > time.Second { fail() } }
+func TestC() { log(time.Since(began)) }
+func TestD() { for end := time.Now().Add(patience); ; { if time.Now().After(end) { fail() } } }
+`
+	f, err := parser.ParseFile(token.NewFileSet(), "x_test.go", src, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := comparedTimes(f); len(got) != 2 {
+		t.Errorf("found %d comparisons, want 2", len(got))
+	}
+}

@@ -12,6 +12,7 @@ import (
 // aws-samples/aws-do-eks#84, vllm-project/vllm#21570 (R-02, V-01, V-02), with the two
 // tests below: the lease lapses before, during and after the read; never a commit.
 func TestALeaseThatLapsesBeforeTheReadRefusesIt(t *testing.T) {
+	t.Parallel()
 	m := newPair(t, lease(shortLease))
 	m.ready()
 	m.p.await(t, client.SourceClosed, m.plan.Attempt)
@@ -53,11 +54,11 @@ func TestAGrantThatEndsAfterTheReadAndBeforeTheQuestionIsNeverValidated(t *testi
 }
 
 func TestADecodeLeaseThatLapsesAbortsTheTarget(t *testing.T) {
-	m := newPair(t, lease(shortLease))
+	m := newPair(t)
 	m.ready()
 	_, err := m.pull()
 	check(t, err)
-	_, err = m.commit()
+	_, err = m.dh.control.Commit(background(t), m.plan, m.token, m.plan.Attempt.Operation("commit"), handoff.LeaseMin)
 	check(t, err)
 	e := m.d.await(t, client.TargetAborted, m.plan.Attempt)
 	if e.Cause != handoff.CodeLease || m.d.IsVisible(m.slot, m.plan.Attempt) {
@@ -73,14 +74,10 @@ func TestAnUndoStopsARunningPullAndDrains(t *testing.T) {
 	m.announce(0)
 	pulled := m.async()
 	eventually(t, "the first piece landed", func() bool { return bytes.Equal(m.source(0), m.target(0)) })
-	start := time.Now()
 	_, err := m.undo()
 	check(t, err)
 	wantCode(t, <-pulled, handoff.CodeClosed)
 	m.d.await(t, client.TargetDrained, m.plan.Attempt)
-	if took := time.Since(start); took > time.Second {
-		t.Fatalf("it took %s", took)
-	}
 	// The grant outlives its reader: another connection may still read, until TP is told.
 	c, err := m.ph.control.Release(background(t), m.plan, "", client.Sides{Source: true})
 	check(t, err)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/transferd/client"
-	"github.com/surehand/surehand/transferd/daemon"
 	"github.com/surehand/surehand/transferd/fence"
 )
 
@@ -34,7 +33,7 @@ func orders(n int) [][]int {
 // sides end a handoff in any order, each word said twice, while pieces that D asked for
 // are on their way; both get their blocks back, and nobody panics.
 func TestBothSidesEndInAnyOrderAndGetTheirBlocksBack(t *testing.T) {
-	ph, p, dh, d := pair(t, func(c *daemon.Config) { c.ProgressDeadline = patience }) // only the ends end it
+	ph, p, dh, d := pair(t) // only the ends end it
 	r := newRelay(t, ph.PeerAddress)
 	for _, order := range orders(4) {
 		m := newMove(t, ph, p, dh, d)

@@ -16,7 +16,7 @@ import (
 // openucx/ucx#2893, #3364, #9516: whoever is silent, and however, no wait is
 // without a deadline.
 func TestNoWaitForAPeerIsWithoutADeadline(t *testing.T) {
-	ph, p, dh, d := pair(t)
+	ph, p, dh, d := pair(t, hasty)
 	deaf, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
 	check(t, err)
 	defer func() { check(t, deaf.Close()) }()
@@ -125,8 +125,7 @@ func TestAFailedPullIsNoHit(t *testing.T) {
 // and of those that are there each one ends.
 func TestAFullTargetRefusesOrEndsAndNeverWaits(t *testing.T) {
 	const many = 64
-	unhurried := func(c *daemon.Config) { c.ProgressDeadline = patience } // a loud machine is no stalled source
-	ph, dh := startHost(t, "tp", unhurried), startHost(t, "td", unhurried)
+	ph, dh := startHost(t, "tp"), startHost(t, "td")
 	memory := func() *client.Memory {
 		m, err := client.NewMemory("segment", segment)
 		check(t, err)

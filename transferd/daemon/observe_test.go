@@ -170,6 +170,7 @@ func TestEveryTransitionIsTold(t *testing.T) {
 
 // A lease's end is told with the state that it ended, on both sides.
 func TestALeasesEndTellsWhatItEnded(t *testing.T) {
+	t.Parallel()
 	ph := startHost(t, "tp", lease(shortLease))
 	dh := startHost(t, "td", lease(shortLease))
 	m := newMove(t, ph, attach(t, ph.cfg.EngineSocket, "p1"), dh, attach(t, dh.cfg.EngineSocket, "d1"))

@@ -185,6 +185,7 @@ func TestFrameBombsEndTheConnectionAndNothingElse(t *testing.T) {
 }
 
 func TestAStalledReaderHoldsTheSourceNoLongerThanItsLease(t *testing.T) {
+	t.Parallel()
 	m := newPair(t, lease(shortLease))
 	m.ready()
 	c := dial(t, m.ph) // a reader that is stopped: it neither reads nor pings nor leaves
@@ -199,7 +200,7 @@ func TestAStalledReaderHoldsTheSourceNoLongerThanItsLease(t *testing.T) {
 }
 
 func TestAStalledSourceFailsTheProgressDeadline(t *testing.T) {
-	m := newPair(t)
+	m := newPair(t, hasty)
 	m.open()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -219,14 +220,10 @@ func TestAStalledSourceFailsTheProgressDeadline(t *testing.T) {
 		p.send(wire.AppendRuns(nil, wire.KindReady, []wire.Run{{First: 0, Count: 1}}))
 		_, _ = readAll(c)
 	})
-	start := time.Now()
 	spec := m.spec()
 	spec.SourceAddress = l.Addr().String()
 	_, err = m.dh.control.Pull(background(t), spec, nil)
 	wantCode(t, err, handoff.CodeProgress)
-	if took := time.Since(start); took > 3*time.Second {
-		t.Fatalf("it took %s", took)
-	}
 	m.d.await(t, client.TargetDrained, m.plan.Attempt)
 	_ = l.Close()
 }
@@ -271,7 +268,7 @@ func TestNoByteLandsAfterTheTargetIsDrained(t *testing.T) {
 // the caller is told that the deadline passed. From then on no byte of the target
 // changes, although the source goes on with everything that it was asked for.
 func TestALateByteAfterADeadlineNeverLands(t *testing.T) {
-	m := newPair(t)
+	m := newPair(t, hasty)
 	check(t, m.openTarget())
 	rest := make(chan struct{})
 	goOn := sync.OnceFunc(func() { close(rest) })

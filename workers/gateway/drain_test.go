@@ -53,7 +53,7 @@ func (r *running) refusing(t *testing.T) {
 }
 
 func TestADrainWithoutStreamsStillGivesNotice(t *testing.T) {
-	r := serve(t, newFront(), func(c *Config) { c.Notice = 300 * time.Millisecond })
+	r := serve(t, newFront(), func(c *Config) { c.Notice = 2 * time.Second })
 	done := r.drained()
 	r.refusing(t)
 	if err := within(t, done, "end of the drain"); err != nil {

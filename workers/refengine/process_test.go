@@ -22,11 +22,12 @@ func TestLeasesThatNobodyRenewsGiveEverythingBack(t *testing.T) {
 	if _, err := r.dc.Reserve(t.Context(), a.reservation(plan)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.pc.Prefill(t.Context(), a.prefill(plan), nil, nil); err != nil {
-		t.Fatal(err)
+	_, err := r.pc.Prefill(t.Context(), a.prefill(plan), nil, nil)
+	if err != nil { // not done within it, on a busy machine
+		wantCode(t, "prefill", err, handoff.CodeLease)
 	}
 	r.clean()
-	_, err := r.dc.Reserve(t.Context(), a.reservation(plan))
+	_, err = r.dc.Reserve(t.Context(), a.reservation(plan))
 	wantCode(t, "reserve again", err, handoff.CodeLease)
 	_, err = r.pc.Prefill(t.Context(), a.prefill(plan), nil, nil)
 	wantCode(t, "prefill again", err, handoff.CodeLease)

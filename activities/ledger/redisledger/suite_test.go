@@ -40,6 +40,7 @@ func TestRedisledgerOnMiniredisPassesTheSuite(t *testing.T) {
 }
 
 func TestRedisledgerOnARealServerPassesTheSuite(t *testing.T) {
+	t.Parallel() // with the other one: both wait
 	s := startServer(t)
 	ledgertest.Run(t, func(t *testing.T) ledgertest.World { return realWorld(t, s, s.open()) })
 }
@@ -47,6 +48,7 @@ func TestRedisledgerOnARealServerPassesTheSuite(t *testing.T) {
 // A server in cluster mode refuses a script that touches two slots, so one
 // server that owns them all is enough to show that no script does.
 func TestRedisledgerOnAClusterPassesTheSuite(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, "--cluster-enabled", "yes")
 	s.await(func(c *redis.Client) error {
 		if err := c.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
