@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/surehand/surehand/e2e/chaos"
 )
 
 // openaiVersion is installed by `task clients`, into the cache.
@@ -36,7 +35,8 @@ func python(t *testing.T) string {
 // gateways, passes, and each of them ran.
 func TestPythonsOpenAIClientSeesWhatItsUsersExpect(t *testing.T) {
 	interpreter := python(t)
-	g := open(t, chaos.Options())
+	g := shared(t)
+	limited := g.limited(t, "requests_per_second: 0.05, burst: 2, max_prompt_bytes: 100")
 	text, err := os.ReadFile("testdata/client.py")
 	if err != nil {
 		t.Fatal(err)
@@ -60,8 +60,8 @@ func TestPythonsOpenAIClientSeesWhatItsUsersExpect(t *testing.T) {
 // grpcurl finds the services by reflection, and does with them what an engineer
 // would on a terminal.
 func TestGrpcurlSubmitsGetsListsAndCancels(t *testing.T) {
-	g := open(t, chaos.Options())
-	tool, err := grpcurl(t.Context(), t.TempDir())
+	g := shared(t)
+	tool, err := grpcurl(t.Context())
 	if err != nil {
 		t.Skipf("grpcurl cannot be built here: %v", err)
 	}
@@ -122,9 +122,13 @@ func TestGrpcurlSubmitsGetsListsAndCancels(t *testing.T) {
 	}
 }
 
-// grpcurl builds the tool from tools/go.mod.
-func grpcurl(ctx context.Context, dir string) (string, error) {
-	path := filepath.Join(dir, "grpcurl")
+// grpcurl builds the tool from tools/go.mod, beside the programs of a fleet: what has
+// not changed is not linked anew.
+func grpcurl(ctx context.Context) (string, error) {
+	path, err := filepath.Abs("../../.surehand/e2e/grpcurl")
+	if err != nil {
+		return "", err
+	}
 	c := exec.CommandContext(ctx, "go", "build", "-modfile=tools/go.mod", "-o", path, "github.com/fullstorydev/grpcurl/cmd/grpcurl")
 	c.Dir = filepath.Join("..", "..")
 	out, err := c.CombinedOutput()

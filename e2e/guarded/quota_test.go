@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/surehand/surehand/e2e/chaos"
 	"github.com/surehand/surehand/e2e/fault"
 )
@@ -15,8 +13,8 @@ import (
 // A tenant's requests a second are counted over both gateways too: of a burst of two
 // one is taken at each, and the next is refused at both.
 func TestRequestsASecondAreOneCountOverAllGateways(t *testing.T) {
-	g := open(t, chaos.Options())
-	ctx := withinOf(t, time.Minute)
+	g := shared(t)
+	ctx, limited := withinOf(t, time.Minute), g.limited(t, "requests_per_second: 0.05, burst: 2")
 	for _, name := range []string{"g1", "g2"} {
 		if a := g.client(t, name).Send(ctx, g.ask(limited, "within its burst", 3)); a.Counted(3) != nil {
 			t.Errorf("at %s: %s", name, chaos.Verdict(a))
@@ -34,14 +32,11 @@ func TestRequestsASecondAreOneCountOverAllGateways(t *testing.T) {
 // refused with a type before any prefill, what still fits is served. A gateway is
 // killed in the middle of a stream: what it had taken is given back.
 func TestTokensInFlightAreOneCountOverAllGateways(t *testing.T) {
-	g := open(t, chaos.Options())
-	ctx := withinOf(t, 3*time.Minute)
-	line := strings.TrimSuffix(g.draw("bounded"), "}") + ", tokens_in_flight: 1000}"
-	g.put(t, strings.Replace(g.text, "tenants:\n", "tenants:\n  bounded: "+line+"\n", 1))
-	g.everywhere(t, "a key that was put in", "bounded", http.StatusOK, codes.OK)
+	g := shared(t)
+	ctx, bounded := withinOf(t, 3*time.Minute), g.limited(t, "tokens_in_flight: 1000")
 
-	over := g.client(t, "g1").Begin(ctx, g.ask("bounded", "most of it", 800), 1)
-	more, m := g.ask("bounded", "too much", 400), g.Mark()
+	over := g.client(t, "g1").Begin(ctx, g.ask(bounded, "most of it", 800), 1)
+	more, m := g.ask(bounded, "too much", 400), g.Mark()
 	for _, name := range []string{"g1", "g2"} {
 		a := g.client(t, name).Send(ctx, more)
 		if err := a.Typed(); err != nil || a.Status != http.StatusTooManyRequests || a.Failure.Code != "rate_limit_exceeded" || !strings.Contains(a.Failure.Message, "tokens_in_flight") {
@@ -52,7 +47,7 @@ func TestTokensInFlightAreOneCountOverAllGateways(t *testing.T) {
 		t.Errorf("refused, and computed: %v", p)
 	}
 	for _, name := range []string{"g1", "g2"} {
-		if a := g.client(t, name).Send(ctx, g.ask("bounded", "this fits", 50)); a.Counted(50) != nil {
+		if a := g.client(t, name).Send(ctx, g.ask(bounded, "this fits", 50)); a.Counted(50) != nil {
 			t.Errorf("within the limit, at %s: %s", name, chaos.Verdict(a))
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // and on gRPC, at both gateways; a file that is no good leaves the last one in
 // force, and log and metric say so. A stream that is under way all the while is whole.
 func TestKeysComeAndGoWithoutARestart(t *testing.T) {
-	g := open(t, chaos.Options())
+	g := shared(t)
 	ctx := withinOf(t, 2*time.Minute)
 	over := g.client(t, "g1").Begin(ctx, g.ask(acme, "all the while", 800), 1)
 	line := g.draw("late")

@@ -2,5 +2,5 @@
 
 package guarded
 
-// patient: build what takes minutes, and probe a thousand times.
+// patient: build what takes minutes, and probe so often that times can be judged.
 const patient = false

@@ -14,7 +14,7 @@ import (
 // response, or cancelled, at either gateway, while it runs and after it; and to
 // ask changes nothing for its owner.
 func TestAnotherTenantsHandoffIsNotThere(t *testing.T) {
-	g := open(t, chaos.Options())
+	g := shared(t)
 	ask := g.ask(acme, "mine", 300)
 	ask.Journal = true
 	over := g.client(t, "g1").Begin(t.Context(), ask, 1)

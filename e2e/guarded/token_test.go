@@ -156,7 +156,7 @@ func (p *provider) goAway() {
 // type, before any engine hears of it. The provider changes its keys, and nothing
 // is started again; while it is away those that are known stay good.
 func TestTokensOfAnIdentityProvider(t *testing.T) {
-	g := open(t, chaos.Options())
+	g := shared(t)
 	idp := newProvider(t)
 	first, second, stranger := newSigner(t, "first"), newSigner(t, "second"), newSigner(t, "first")
 	idp.signsBy(first)
