@@ -1,3 +1,5 @@
+//go:build e2e
+
 package scenario
 
 import (
@@ -27,9 +29,6 @@ import (
 // served through every gateway. Every history that either release wrote replays
 // on the workflow of now.
 func TestAnUpgradeUnderLoadFailsNoRequest(t *testing.T) {
-	if !patient {
-		t.Skip("three minutes: go test -tags e2e")
-	}
 	now, old := releases(t)
 	s := openWith(t, old, chaos.Options())
 	s.pairs(t, "old only")

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package scenario
 
 import (
@@ -22,11 +24,7 @@ func TestARollingRestartOfEveryComponentFailsNoRequest(t *testing.T) {
 	if err := s.AddWorker(t.Context(), "w1"); err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"g1", "td1", fleet.Redis}
-	if patient {
-		names = []string{"g1", "g2", "w1", "p1", "p2", "d1", "d2", "tp1", "tp2", "td1", "td2", fleet.Redis, fleet.Temporal}
-	}
-	roll(t, s, names, nil)
+	roll(t, s, []string{"g1", "g2", "w1", "p1", "p2", "d1", "d2", "tp1", "tp2", "td1", "td2", fleet.Redis, fleet.Temporal}, nil)
 }
 
 const (
