@@ -11,6 +11,9 @@ func TestAWalkVisitsWhatASearchVisits(t *testing.T) {
 		{Name: "closed", Quick: true, Quicker: true, Begin: closed},
 		{Name: "delivered", Quick: true, Quicker: true, Begin: delivered, Faults: RestartHost},
 	} {
+		if brief() && sc.Faults != 0 {
+			continue
+		}
 		r, c := Run(sc, 0), Close(sc, 0)
 		if r.Failed() || c.Failed() || r.States != c.States || r.Edges != c.Edges || !c.Complete {
 			t.Errorf("%s\n%s\n%s", r, c, strings.Join(c.Trace, "\n"))
@@ -21,7 +24,7 @@ func TestAWalkVisitsWhatASearchVisits(t *testing.T) {
 // What a search calls a leak the walk does as well; and a run that can stay for
 // ever where something is held is none that ends.
 func TestAWalkFindsLeaksAndRunsThatNeverEnd(t *testing.T) {
-	if testing.Short() {
+	if brief() {
 		t.Skip("takes some seconds")
 	}
 	for _, m := range Mutants {
@@ -39,7 +42,7 @@ func TestAWalkFindsLeaksAndRunsThatNeverEnd(t *testing.T) {
 // ten thousand states.
 func TestAWalkFindsWhatEachRuleIsFor(t *testing.T) {
 	for _, m := range Mutants {
-		if !m.Brief || m.Breaks == "leak" || m.Fine || m.Faults == Cancel || m.Faults != 0 && testing.Short() {
+		if !m.Brief || m.Breaks == "leak" || m.Fine || m.Faults == Cancel || m.Faults != 0 && brief() {
 			continue
 		}
 		c := Close(m.Scenario, 20_000)

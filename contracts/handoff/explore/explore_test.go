@@ -12,7 +12,7 @@ import (
 const testStates, shortStates = 3_000, 1_500
 
 func bound(t *testing.T) int {
-	if testing.Short() {
+	if brief() {
 		return shortStates
 	}
 	return testStates
@@ -31,7 +31,7 @@ func TestWithEveryRuleInForceNothingIsFound(t *testing.T) {
 }
 
 func TestTheSmallestWorldIsSearchedCompletely(t *testing.T) {
-	if testing.Short() {
+	if brief() {
 		t.Skip("takes some seconds")
 	}
 	r := Run(Scenario{Name: "coarse: no fault", Quick: true}, 0)
@@ -45,7 +45,7 @@ func TestTheSmallestWorldIsSearchedCompletely(t *testing.T) {
 func TestEachRuleLeftOutIsFoundOut(t *testing.T) {
 	for _, m := range Mutants {
 		t.Run(m.Name, func(t *testing.T) {
-			if testing.Short() && !m.Brief {
+			if brief() && !m.Brief {
 				t.Skip("takes some seconds")
 			}
 			r := Run(m.Scenario, 100_000)
@@ -54,7 +54,7 @@ func TestEachRuleLeftOutIsFoundOut(t *testing.T) {
 			if !found {
 				t.Fatalf("looked for %s, found %q and %d leaking states", m.Breaks, r.Violation, r.Leaking)
 			}
-			if testing.Short() || m.Breaks == "leak" || r.States > 5_000 {
+			if brief() || m.Breaks == "leak" || r.States > 5_000 {
 				return // the command goes that far; the control of a leak is a complete search
 			}
 			control := m.Scenario

@@ -10,7 +10,7 @@ import (
 func TestAProductIsThePair(t *testing.T) {
 	for _, sc := range Pairs {
 		most := shortStates
-		if !testing.Short() && sc.Name == "both may commit" {
+		if !brief() && sc.Name == "both may commit" {
 			most = 0 // to the end
 		}
 		c := same(t, sc, most)
