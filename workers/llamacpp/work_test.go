@@ -19,7 +19,21 @@ import (
 	"github.com/surehand/surehand/workers/refengine/paged"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// works are those that tests share, by the model's name: to open one reads and
+// digests all of its weights.
+var works = map[string]*Work{}
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		for name, w := range works {
+			if err := w.Close(); err != nil {
+				fmt.Fprintln(os.Stderr, name, err)
+				code = max(code, 1)
+			}
+		}
+		os.Exit(code)
+	}))
+}
 
 // lengths of prompts around the edges of blocks and chunks.
 var lengths = []int{2, 16, 17, 130}
@@ -36,16 +50,14 @@ func each(t *testing.T, test func(t *testing.T, w *Work)) {
 			if err != nil {
 				t.Skipf("%s; task e2e:llamacpp installs it", err)
 			}
-			w, err := Open(Options{Libraries: at.Libraries, Weights: at.Weights, Context: 256, Slots: 4})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := w.Close(); err != nil {
-					t.Error(err)
+			if works[name] == nil {
+				w, err := Open(Options{Libraries: at.Libraries, Weights: at.Weights, Context: 256, Slots: 4})
+				if err != nil {
+					t.Fatal(err)
 				}
-			}()
-			test(t, w)
+				works[name] = w
+			}
+			test(t, works[name])
 		})
 	}
 }
@@ -322,7 +334,8 @@ func TestSequencesThatRunInTurnKeepApart(t *testing.T) {
 
 func TestTheChatTemplateIsTheModels(t *testing.T) {
 	each(t, func(t *testing.T, w *Work) {
-		if w.o.Template = ""; t.Name() == "TestTheChatTemplateIsTheModels/"+install.Gemma.Model {
+		defer func() { w.o.Template = "" }()
+		if t.Name() == "TestTheChatTemplateIsTheModels/"+install.Gemma.Model {
 			if _, err := w.Render([]compute.Message{{Role: "user", Content: "Hi"}}); handoff.CodeOf(err) != handoff.CodeInvalid {
 				t.Errorf("weights without a template: %v", err)
 			}
