@@ -35,9 +35,6 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// lengths of prompts around the edges of blocks and chunks.
-var lengths = []int{2, 16, 17, 130}
-
 // each runs a test on every model that is installed.
 func each(t *testing.T, test func(t *testing.T, w *Work)) {
 	cache, err := os.UserCacheDir()
