@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 // openaiVersion is installed by `task clients`, into the cache.
