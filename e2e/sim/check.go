@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -114,10 +115,8 @@ func (s *Sim) lock() (unlock func()) {
 func (s *Sim) view() (w handoff.World) {
 	s.history.mu.Lock()
 	at, begun := s.history.reader, s.history.begun
-	newest := handoff.Epoch(0)
-	if begun {
-		newest = s.history.epoch.Plan.Attempt.Epoch
-	}
+	newest := s.history.newest.Plan.Attempt.Epoch
+	planned := maps.Clone(s.history.plans)
 	s.history.mu.Unlock()
 	for _, name := range []string{"p", "p1", "d0", "d1", "d2"} {
 		h := s.hosts[name]
@@ -153,9 +152,10 @@ func (s *Sim) view() (w handoff.World) {
 				}
 				v.Pieces = append(v.Pieces, origin)
 			}
-			// Given up by the reader that history names, or superseded by a plan.
+			// Given up by the reader that history names, or superseded by a plan: only
+			// what was planned, for nobody proved of anything else that it is closed.
 			g := s.gateways[at.Address]
-			v.GivenUp = a.Epoch < newest
+			v.GivenUp = planned[a] && a.Epoch < newest
 			if begun && g != nil && g.life.name == at.Reader.Process && g.life.incarnation == at.Reader.Incarnation && g.runs[a.Handoff] != nil {
 				v.GivenUp = v.GivenUp || g.runs[a.Handoff].reading.State(a) == handoff.ReaderGivenUp
 			}

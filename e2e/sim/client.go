@@ -38,8 +38,8 @@ type connection struct {
 
 func newClient(s *Sim) *client { return &client{s: s} }
 
-// input is the workflow's input as gateway g would put it.
-func (c *client) input(g *gateway) steps.Input {
+// input is the workflow's input as gateway g would put it, if the ledger knows engines.
+func (c *client) input(g *gateway) (steps.Input, error) {
 	at := func(name string) ledger.Registered {
 		all, err := c.s.ledger.Engines(context.Background())
 		c.s.must(err, "engines")
@@ -51,13 +51,16 @@ func (c *client) input(g *gateway) steps.Input {
 		return ledger.Registered{}
 	}
 	p, d := at("p"), at("d0")
+	if p.ID == "" || d.ID == "" {
+		return steps.Input{}, unavailable("no engine is registered")
+	}
 	nonce := handoff.Nonce(0xa + len(g.life.name) + int(g.life.name[1]) + 16*c.again)
 	in := steps.Input{Tenant: "t", ID: "k", Key: "key", Asks: true, AsksAgain: true, Model: model, Revision: revision, ReaderAddress: g.life.name, PromptTokens: promptTokens,
 		Sampling: steps.Sampling{MaxTokens: answer}, Record: steps.RecordRequest, Deadline: deadline, Decode: 5 * time.Minute, Lease: c.s.lease,
 		Window: time.Hour, NoAttributes: true, Route: route(&p, &d)}
 	in.Plan = handoff.Plan{Attempt: handoff.Attempt{Handoff: handoff.HandoffID(fmt.Sprintf("k.%x", uint64(nonce))), Epoch: 1, Nonce: nonce}, P: seat(&p), D: seat(&d),
 		Reader: handoff.Reader{Process: g.life.name, Incarnation: g.life.incarnation, Number: 1}, BodyDigest: handoff.Digest{1}}
-	return in
+	return in, nil
 }
 
 // tries of a client that comes again.

@@ -1,14 +1,26 @@
 // Package sim runs one handoff in virtual time (testing/synctest) under one
 // seeded scheduler, with faults at named points.
 //
-// What is real: workflows.Handoff in Temporal's test environment, the steps and
+// What is real: workflows.Handoff on the SDK's coroutines, the steps and
 // their Attempts, fence.Core and the pull loop of every daemon, memledger, the
 // reader's fence and every machine of contracts/handoff. What is simulated: the
 // net between processes (each ask and each answer is a message, and the
-// scheduler alone decides which arrives next), Temporal's history (what a
-// completed task recorded, a takeover that goes on from there, a late completion
-// that is refused), engines (KV that depends on its attempt, free memory that is
+// scheduler alone decides which arrives next), Temporal's server and what the SDK
+// makes of its tasks, engines (KV that depends on its attempt, free memory that is
 // poisoned), one client and two gateways.
+//
+// Of Temporal: a workflow task is given all events since the last completed one at
+// once (signals, a cancel, timers, activities' ends); what comes meanwhile waits for
+// the next task. Local activities run within the task, their results and what the
+// workflow ordered are recorded when it is completed, or by its heartbeat at four
+// fifths of its timeout. A task that is lost leaves what its local activities did, and
+// nothing in history; the same becomes of one that would close the run over an event
+// that came meanwhile. Only the task under way can be completed, and once: a worker
+// whose completion was taken and not answered forgets the workflow. Who takes it over
+// goes through the completed tasks as they were, timers included, and must ask for
+// the same (S18). Activities and timers are the server's and outlive their worker.
+// Not here: activities in place of long steps, updates (signals stand for them),
+// queries, the run's own timeout.
 //
 // Whenever nothing runs, the whole state is looked at with handoff.Invariants;
 // each event of a daemon must be a step of the transition table. Once the client

@@ -110,7 +110,7 @@ func init() {
 	add("slow-link", "each frame between daemons takes 150 ms", func(s *Sim, _ *message) { s.slow = 150 * time.Millisecond })
 	add("cancel", "the client cancels", func(s *Sim, _ *message) { s.client.leave() })
 	add("come-again", "the client drops its connection and asks through the other gateway", func(s *Sim, _ *message) { s.client.comeAgain() })
-	add("reset", "the worker's next execution is a reset run", func(s *Sim, _ *message) { s.history.reset = true })
+	add("reset", "the worker's next execution is a reset run", func(s *Sim, _ *message) { s.history.reset.Store(true) })
 }
 
 // idle lists the faults that would change nothing if they struck at a message now.

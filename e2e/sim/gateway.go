@@ -21,6 +21,7 @@ type gateway struct {
 	s     *Sim
 	life  *life
 	steps *activities.Steps
+	table table // of them
 
 	mu     sync.Mutex
 	stream *stream                       // of the client's key, the latest
@@ -49,12 +50,13 @@ func (st *stream) touch() {
 }
 
 func newGateway(s *Sim, name string, i handoff.Incarnation) *gateway {
-	g := &gateway{s: s, life: s.newLife(name, i), runs: map[handoff.HandoffID]*stream{}}
+	g := &gateway{s: s, life: s.newLife(name, i), table: table{}, runs: map[handoff.HandoffID]*stream{}}
 	g.steps = &activities.Steps{Ledger: remoteLedger{s.ledger, s, g.life}, Engines: engines{g}, Movers: movers{g}, Readers: readers{g}, Placer: placer{g},
 		Bodies: g, Attempts: activities.NewAttempts(16), Observer: g, Log: slog.New(slog.DiscardHandler), SerialBelow: promptTokens / 2,
 		Local: func(at steps.ReaderAt) bool {
 			return at.Reader.Process == g.life.name && at.Reader.Incarnation == g.life.incarnation
 		}}
+	g.steps.Register(g.table)
 	g.wg.Go(func() { g.steps.RenewLeases(g.life.ctx, s.lease) })
 	g.wg.Go(func() {
 		for g.life.ctx.Err() == nil {
@@ -90,7 +92,10 @@ func (g *gateway) Step(handoff.Step, handoff.Code, time.Duration) {}
 // submit begins the handoff of the client's key here, or joins it.
 func (g *gateway) submit(c *connection) error {
 	s := g.s
-	in := s.client.input(g)
+	in, err := s.client.input(g)
+	if err != nil {
+		return err
+	}
 	got, err := g.steps.Ledger.Claim(g.life.ctx, ledger.ClaimRequest{Tenant: in.Tenant, Key: in.Key, Body: in.Plan.BodyDigest,
 		Handoff: in.Plan.Attempt.Handoff, Owner: g.life.name, Window: in.Window})
 	switch {
@@ -119,17 +124,21 @@ func (g *gateway) adopt(c *connection, in steps.Input, r handoff.Reader) *stream
 	return st
 }
 
-// start makes the request durable; when it cannot be known to be, it is undone.
+// start makes the request durable, and takes its first task; when it cannot be known
+// to be durable, it is undone.
 func (g *gateway) start(st *stream, in steps.Input) {
-	started := func(ctx context.Context) error { return g.s.history.begin(in, g) }
+	var first func()
 	var err error
 	for range 2 {
 		ctx, cancel := context.WithTimeout(g.life.ctx, 2*time.Second)
-		err = g.s.call(ctx, g.life, "h", "start", in.Plan.Attempt, started)
+		first, err = fetch(ctx, g.s, g.life, "h", "start", in.Plan.Attempt, func(context.Context) (func(), error) { return g.s.history.begin(in, g) })
 		cancel()
 		if err == nil || handoff.CodeOf(err) == handoff.CodeConflict {
 			break
 		}
+	}
+	if err == nil && first != nil {
+		first()
 	}
 	if err == nil || g.life.dead() {
 		return
@@ -250,10 +259,10 @@ func (g *gateway) deadline(st *stream, in steps.Input) {
 }
 
 // insist records something in history until it is there.
-func (g *gateway) insist(op string, a handoff.Attempt, fn func()) {
+func (g *gateway) insist(op string, a handoff.Attempt, fn func() error) {
 	for !g.life.dead() {
 		ctx, cancel := context.WithTimeout(g.life.ctx, 2*time.Second)
-		err := g.s.call(ctx, g.life, "h", op, a, func(context.Context) error { fn(); return nil })
+		err := g.s.call(ctx, g.life, "h", op, a, func(context.Context) error { return fn() })
 		cancel()
 		if err == nil {
 			return
@@ -350,7 +359,7 @@ func (g *gateway) deliver(st *stream, p handoff.Plan, ev engine.DecodeEvent) err
 	end := steps.Ended{Attempt: p.Attempt, Reader: st.reader, Finish: ev.Finish, Usage: steps.Usage{Completion: st.tokens, Direct: ev.Counts.Direct}}
 	g.mu.Unlock()
 	if ev.Finish != "" {
-		g.wg.Go(func() { g.insist("stream-ended", p.Attempt, func() { g.s.history.ended(end) }) })
+		g.wg.Go(func() { g.insist("stream-ended", p.Attempt, func() error { return g.s.history.ended(end) }) })
 	}
 	return nil
 }
@@ -377,7 +386,7 @@ func (g *gateway) lost(st *stream, p handoff.Plan, cause error) {
 		g.fail(st, code)
 	}
 	end.Code = code.String()
-	g.insist("stream-ended", p.Attempt, func() { g.s.history.ended(end) })
+	g.insist("stream-ended", p.Attempt, func() error { return g.s.history.ended(end) })
 }
 
 // readers asks whom history names, in this process or another.
@@ -419,7 +428,7 @@ func (r readers) GiveUp(ctx context.Context, at steps.ReaderAt, a handoff.Attemp
 			if end := (steps.Ended{Attempt: a, Reader: st.reader, Code: handoff.CodeEngine.String()}); fresh {
 				// Who asked may be a worker that lost the workflow to another, whose
 				// decode nobody would read: history hears of it too.
-				g.wg.Go(func() { g.insist("stream-ended", a, func() { g.s.history.ended(end) }) })
+				g.wg.Go(func() { g.insist("stream-ended", a, func() error { return g.s.history.ended(end) }) })
 			}
 			if st.attached == a {
 				st.detach()

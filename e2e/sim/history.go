@@ -5,111 +5,217 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/surehand/surehand/contracts/handoff"
 	"github.com/surehand/surehand/contracts/steps"
+	"github.com/surehand/surehand/workflows"
 )
 
-// history is the durable side of one workflow: what completed tasks recorded,
-// in order, and who may record next. Only one execution's records are taken at
-// a time; an execution that was superseded learns so when it tries (rule 2).
+// history is Temporal's server for one workflow: the tasks that were completed,
+// each with the events that it was given and what it recorded, and the events that
+// came since. A task is given all of those at once; what comes while it is under
+// way waits for the next one. A task that is lost (it was not completed in time)
+// recorded nothing, whatever its worker did, and the next one is given its events
+// together with what came meanwhile. Only the task under way may be completed, once.
 type history struct {
-	s *Sim
+	s    *Sim
+	life *life
 
-	mu     sync.Mutex
-	begun  bool
-	closed bool
-	in     steps.Input
-	start  time.Time
-	log    []entry
-	reader steps.ReaderAt
-	epoch  *steps.Input // newest planned attempt, as far as recorded
-	token  int
-	seq    int // of the last batch that was taken under token
-	now    *execution
-	heard  time.Time
-	idle   bool
-	all    []*execution
-	out    *steps.Outcome
-	err    error
-	asked  bool // a cancel is recorded
-	reset  bool // the next execution is a reset run
-	done   context.Context
-	end    context.CancelFunc
+	mu      sync.Mutex
+	begun   bool
+	closed  bool
+	run     int // of the id
+	in      steps.Input
+	start   time.Time
+	tasks   []task  // completed
+	fresh   []event // since
+	token   int     // of the last task that was given
+	open    *given  // the task under way
+	forced  bool    // another task is due, even without an event
+	waiting bool    // for a worker that may have it
+	sticky  *execution
+	last    *gateway // had the last task
+	closing bool     // a task wanted to close the run, and an event had come
+	timers  map[int]*time.Timer
+	doing   map[int]bool // activities
+	reader  steps.ReaderAt
+	newest  steps.Input              // the newest plan that a completed task took
+	plans   map[handoff.Attempt]bool // all such
+	all     []*execution
+	out     *steps.Outcome
+	err     error
+	asked   bool        // a cancel is recorded
+	read    bool        // the word of a stream's good end is
+	reset   atomic.Bool // what runs now is a reset run
+	done    context.Context
+	end     context.CancelFunc
 }
 
-// entry is one recorded event: a step's result, or something from outside.
-type entry struct {
-	call    call
-	out     steps.Output
-	err     error
-	signal  string // reader, ended, cancel
+// event is what a task is given: a timer's end or an activity's, by its number, or
+// something from outside.
+type event struct {
+	op      int
+	result  result
+	signal  string // ended, reader, cancel; empty: of op
 	payload any
 }
 
-// call is one execution of a step.
-type call struct {
-	step  handoff.Step
-	epoch handoff.Epoch
-	hard  bool
-	n     int
+// task is a completed one.
+type task struct {
+	at     time.Time
+	events []event
+	marks  []mark // of local activities, in the order in which they ended
+	orders []order
 }
 
-const taskTimeout = 2 * time.Second
+// given is a task under way.
+type given struct {
+	token  int
+	at     time.Time
+	events []event
+	before []task // completed before it
+	timer  *time.Timer
+}
+
+// mark is the record of a local activity.
+type mark struct {
+	op     int
+	at     time.Time // on the workflow's clock
+	result result
+}
+
+// order is what a task asks of the server, once it is completed: a timer, an
+// activity, or the end of either.
+type order struct {
+	op      int
+	step    handoff.Step  // of an activity; empty: a timer
+	wait    time.Duration // a timer's
+	cancels bool
+	in      steps.StepInput
+	options workflow.ActivityOptions
+}
+
+func (o order) String() string {
+	return fmt.Sprintf("%d %s e%d cancels=%v", o.op, o.step, o.in.Request.Plan.Attempt.Epoch, o.cancels)
+}
+
+// completion is a worker's word that a task is done.
+type completion struct {
+	token  int
+	marks  []mark
+	orders []order
+	plan   handoff.Plan // that the workflow goes by now
+	route  steps.Route
+	end    *end
+	force  bool // local activities still run: another task, at once
+}
+
+const (
+	taskTimeout   = workflows.TaskTimeout
+	stickyTimeout = 500 * time.Millisecond // until the task of a worker that is gone may go to any
+	pollAgain     = 200 * time.Millisecond
+)
 
 func newHistory(s *Sim) *history {
-	h := &history{s: s, idle: true}
+	h := &history{s: s, life: s.lives["h"], plans: map[handoff.Attempt]bool{}}
 	h.done, h.end = context.WithCancel(context.Background())
-	go h.watch()
 	return h
 }
 
-// begin is a workflow's start. A repeat by the same plan is the same start.
-func (h *history) begin(in steps.Input, g *gateway) error {
+// begin is a workflow's start. Its first task is for the gateway that asks, if the
+// answer reaches it. A repeat by the same plan is the same start, without a task.
+func (h *history) begin(in steps.Input, g *gateway) (first func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.begun && h.in.Plan == in.Plan {
-		return nil
+		return nil, nil
 	}
-	if h.begun && (!h.closed || h.out != nil && h.out.Sticks()) {
-		return handoff.Errorf(handoff.CodeConflict, "another run of this id is there")
+	if h.begun && (!h.closed || h.out.Sticks()) {
+		return nil, handoff.Errorf(handoff.CodeConflict, "another run of this id is there")
 	}
-	h.begun, h.closed, h.in, h.log, h.out, h.err = true, false, in, nil, nil, nil
-	h.start, h.reader, h.epoch, h.asked = time.Now(), steps.ReaderAt{Reader: in.Plan.Reader, Address: in.ReaderAddress}, &in, false
-	h.assign(g)
-	return nil
+	h.begun, h.closed, h.in, h.out, h.err = true, false, in, nil, nil
+	h.run++
+	h.tasks, h.fresh, h.timers, h.doing = nil, nil, map[int]*time.Timer{}, map[int]bool{}
+	h.forced, h.closing, h.asked, h.read = false, false, false, false
+	h.start, h.reader = time.Now(), steps.ReaderAt{Reader: in.Plan.Reader, Address: in.ReaderAddress}
+	h.newest = in
+	h.plans[in.Plan.Attempt] = true
+	x := h.execution(g)
+	t := h.give(x)
+	return func() { x.take(t) }, nil
 }
 
-// assign gives the workflow to a worker, from what is recorded. Callers hold the lock.
-func (h *history) assign(g *gateway) {
+// execution is a worker's of the workflow, from what is recorded. Callers hold the lock.
+func (h *history) execution(g *gateway) *execution {
+	x := newExecution(h, g)
+	h.all = append(h.all, x)
+	return x
+}
+
+// give begins a task. Callers hold the lock.
+func (h *history) give(x *execution) *given {
 	h.token++
-	h.seq = 0
-	h.heard, h.idle = time.Now(), false
-	h.now = newExecution(h, g, h.token)
-	h.all = append(h.all, h.now)
-	go h.now.run()
+	t := &given{token: h.token, at: time.Now(), events: slices.Clone(h.fresh), before: h.tasks[:len(h.tasks):len(h.tasks)]}
+	h.open, h.forced, h.sticky, h.last = t, false, x, x.g
+	t.timer = time.AfterFunc(taskTimeout, func() { h.lost(t) })
+	return t
 }
 
-// watch gives the workflow of a silent worker to another one.
-func (h *history) watch() {
-	for {
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-h.done.Done():
+// lost is a task that was not completed in time: another worker may have the next.
+func (h *history) lost(t *given) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open != t || h.done.Err() != nil {
+		return
+	}
+	h.open, h.sticky, h.forced, h.closing = nil, nil, true, false
+	h.schedule()
+}
+
+// schedule gives the task that is due to a worker: to the one that has the workflow
+// in memory while it lives, else to any that asks for tasks. Callers hold the lock.
+func (h *history) schedule() {
+	if !h.begun || h.closed || h.done.Err() != nil || h.open != nil || h.waiting || len(h.fresh) == 0 && !h.forced {
+		return
+	}
+	x := h.sticky
+	if x != nil && x.g.life.dead() {
+		h.again(stickyTimeout)
+		return
+	}
+	if x == nil {
+		g := h.s.poller(h.last)
+		if g == nil {
+			h.again(pollAgain)
 			return
 		}
-		h.mu.Lock()
-		silent := h.begun && !h.closed && time.Since(h.heard) > taskTimeout && (!h.idle || h.now.g.life.dead())
-		if silent {
-			if g := h.s.poller(h.now.g); g != nil {
-				h.s.say("h: the task goes to %s", g.life.name)
-				h.s.reached("a worker took another's workflow over")
-				h.assign(g)
-			}
+		if g != h.last {
+			h.s.say("h: the task goes to %s", g.life.name)
+			h.s.reached("a worker took another's workflow over")
 		}
-		h.mu.Unlock()
+		x = h.execution(g)
+	} else if x.isOver() {
+		x = h.execution(x.g)
 	}
+	t := h.give(x)
+	go func() {
+		_ = h.s.call(h.done, h.life, x.g.life.name, "task", handoff.Attempt{}, func(context.Context) error { x.take(t); return nil })
+	}()
+}
+
+// again schedules a little later, for whoever is there then. Callers hold the lock.
+func (h *history) again(d time.Duration) {
+	h.waiting = true
+	time.AfterFunc(d, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.waiting, h.sticky = false, nil
+		h.schedule()
+	})
 }
 
 // poller is a worker that takes tasks now, another than not if there is one.
@@ -127,40 +233,62 @@ func (s *Sim) poller(not *gateway) *gateway {
 
 func (s *Sim) isHeld(name string) bool { return s.held[name].After(time.Now()) }
 
-// record takes what an execution did, once, unless it was superseded.
-func (h *history) record(x *execution, seq int, es []entry, idle bool) error {
+var errNoTask = handoff.Errorf(handoff.CodeClosed, "there is no such workflow task")
+
+// complete takes what a task did, if it is the one under way, and gives the next
+// one if there is anything for it. A run is not closed over an event that came
+// meanwhile: then the task has failed, and recorded nothing either.
+func (h *history) complete(x *execution, c completion) (*given, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if x.token != h.token || h.closed {
-		return handoff.Errorf(handoff.CodeClosed, "this task was given to another worker")
+	t := h.open
+	if h.closed || t == nil || t.token != c.token {
+		return nil, errNoTask
 	}
-	h.heard, h.idle = time.Now(), idle
-	if seq <= h.seq {
-		return nil
-	}
-	h.seq = seq
-	h.log = append(h.log, es...)
-	for _, e := range es {
-		if e.call.step == handoff.StepPlace && e.err == nil && e.out.Plan != nil {
-			in := *h.epoch
-			in.Plan, in.Route = *e.out.Plan, *e.out.Route
-			h.epoch = &in
-			h.s.planned(in.Plan, h.asked)
+	t.timer.Stop()
+	h.open, h.closing = nil, false
+	if c.end != nil && len(h.fresh) > len(t.events) {
+		h.s.reached("a run was not closed over an event")
+		h.closing, h.sticky, h.forced = true, nil, true
+		if h.token%2 == 0 { // either worker may be the quicker one
+			h.sticky = h.execution(x.g)
 		}
+		h.schedule()
+		return nil, handoff.Errorf(handoff.CodeConflict, "an event came: the task has failed")
 	}
-	return nil
+	h.tasks = append(h.tasks, task{t.at, t.events, c.marks, c.orders})
+	h.fresh = h.fresh[len(t.events):]
+	h.takes(c)
+	if c.end != nil {
+		h.close(*c.end)
+		return nil, nil
+	}
+	for _, o := range c.orders {
+		h.order(o, x.g)
+	}
+	if c.force || len(h.fresh) > 0 {
+		return h.give(x), nil
+	}
+	return nil, nil
 }
 
-// close is the workflow's end, recorded with all that led to it.
-func (h *history) close(x *execution, seq int, es []entry, out steps.Outcome, err error) error {
-	if e := h.record(x, seq, es, true); e != nil {
-		return e
+// takes notes the plan that history goes by now. Callers hold the lock.
+func (h *history) takes(c completion) {
+	if c.plan.Attempt.Epoch <= h.newest.Plan.Attempt.Epoch {
+		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed, h.out, h.err = true, &out, err
-	h.s.say("w %s: ended %s committed=%v", name(out.Attempt), orNone(out.Code), out.Committed)
-	return nil
+	h.newest.Plan, h.newest.Route = c.plan, c.route
+	h.plans[c.plan.Attempt] = true
+	h.s.planned(c.plan, h.asked)
+}
+
+// close is the workflow's end. Callers hold the lock.
+func (h *history) close(e end) {
+	h.closed, h.out, h.err = true, &e.out, e.err
+	for _, t := range h.timers {
+		t.Stop()
+	}
+	h.s.say("w %s: ended %s committed=%v", name(e.out.Attempt), orNone(e.out.Code), e.out.Committed)
 }
 
 func orNone(code string) string {
@@ -170,52 +298,180 @@ func orNone(code string) string {
 	return code
 }
 
-// outside records what a process other than the worker says, and tells the worker.
-func (h *history) outside(signal string, payload any) {
-	h.mu.Lock()
-	if !h.begun || h.closed {
-		h.mu.Unlock()
-		return
+// order does what a completed task asks for. Callers hold the lock.
+func (h *history) order(o order, g *gateway) {
+	run := h.run
+	switch {
+	case o.cancels && o.step == "":
+		if t := h.timers[o.op]; t != nil {
+			t.Stop()
+		}
+		h.fresh = slices.DeleteFunc(h.fresh, func(e event) bool { return e.signal == "" && e.op == o.op })
+	case o.cancels:
+		delete(h.doing, o.op) // what runs goes on, and is not repeated
+	case o.step == "":
+		h.timers[o.op] = time.AfterFunc(o.wait, func() { h.ends(run, o.op, result{}) })
+	default:
+		h.doing[o.op] = true
+		go h.perform(run, o, g)
 	}
-	h.log = append(h.log, entry{signal: signal, payload: payload})
-	n, x := len(h.log), h.now
-	h.heard, h.idle = time.Now(), false
-	h.mu.Unlock()
-	go x.wake(n)
 }
 
-func (h *history) ended(e steps.Ended) { h.outside("ended", e) }
-
-func (h *history) cancel() {
+// ends makes a timer's end, or an activity's, an event.
+func (h *history) ends(run, op int, r result) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.run != run || h.closed || h.done.Err() != nil {
+		return
+	}
+	h.fresh = append(h.fresh, event{op: op, result: r})
+	h.schedule()
+}
+
+// wanted says whether an activity is to be tried again.
+func (h *history) wanted(run, op int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.run == run && !h.closed && h.doing[op]
+}
+
+// activityAgain is how soon the server repeats an activity, however short the interval that it was told.
+const activityAgain = time.Second
+
+// perform has an activity done by a worker, and again by the options' policy. What a
+// worker says too late is not taken.
+func (h *history) perform(run int, o order, near *gateway) {
+	expires := time.Now().Add(o.options.ScheduleToCloseTimeout)
+	for try := 1; ; try++ {
+		ends := expires
+		if d := o.options.StartToCloseTimeout; d > 0 && time.Now().Add(d).Before(ends) {
+			ends = time.Now().Add(d)
+		}
+		got := make(chan result, 1)
+		if g := h.s.near(near); g != nil {
+			go h.send(g, o, ends, got)
+		} else if ends = time.Now().Add(pollAgain); ends.After(expires) {
+			ends = expires
+		}
+		var r result
+		select {
+		case r = <-got:
+		case <-time.After(time.Until(ends)):
+			r = result{err: errTooLate}
+		case <-h.done.Done():
+			return
+		}
+		pause, more := backoff(o.options.RetryPolicy, try, r.err, expires.Add(-activityAgain))
+		if !more {
+			h.ends(run, o.op, r)
+			return
+		}
+		time.Sleep(max(pause, activityAgain))
+		if !h.wanted(run, o.op) {
+			return
+		}
+	}
+}
+
+// near is a worker for an activity, the one that ordered it if it takes any.
+func (s *Sim) near(g *gateway) *gateway {
+	if now := s.gateways[g.life.name]; !now.life.dead() && !s.isHeld(g.life.name) {
+		return now
+	}
+	return s.poller(g)
+}
+
+// send has one try of an activity done: its task is a message, and so is its end,
+// which the worker repeats until it was heard.
+func (h *history) send(g *gateway, o order, ends time.Time, got chan result) {
+	a := o.in.Request.Plan.Attempt
+	var once sync.Once
+	perform := func() {
+		ctx, cancel := context.WithDeadline(activityContext(), ends)
+		defer cancel()
+		defer context.AfterFunc(g.life.ctx, cancel)()
+		r := g.do(ctx, o.step, o.in)
+		for !g.life.dead() && time.Now().Before(ends) {
+			err := h.s.call(g.life.ctx, g.life, "h", "activity-done", a, func(context.Context) error {
+				select {
+				case got <- r:
+				default:
+				}
+				return nil
+			})
+			if err == nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	_ = h.s.call(h.done, h.life, g.life.name, "activity", a, func(context.Context) error {
+		once.Do(func() { go perform() })
+		return nil
+	})
+}
+
+// outside makes an event of what a process other than the worker says. While a run
+// that was not closed over an event is tried to be closed again, it takes no other.
+func (h *history) outside(signal string, payload any) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !h.begun || h.closed:
+		return nil
+	case h.isClosing() && signal != "cancel":
+		return unavailable("the run is closing")
+	}
+	if e, ok := payload.(steps.Ended); ok && e.Code == "" {
+		h.read = true
+	}
+	h.fresh = append(h.fresh, event{signal: signal, payload: payload})
+	h.schedule()
+	return nil
+}
+
+func (h *history) isClosing() bool { return h.closing && h.open != nil }
+
+func (h *history) ended(e steps.Ended) error { return h.outside("ended", e) }
+
+func (h *history) cancel() error {
+	h.mu.Lock()
+	was := h.asked
 	h.asked = true
 	h.mu.Unlock()
-	h.outside("cancel", nil)
+	if was {
+		return nil
+	}
+	return h.outside("cancel", nil)
 }
 
 // reattach names another reader; adopt is told the newest planned attempt.
 func (h *history) reattach(adopt func(steps.Input, handoff.Reader), g *gateway) error {
 	h.mu.Lock()
+	var err error
 	switch {
 	case !h.begun:
-		h.mu.Unlock()
-		return unavailable("the key is claimed and nothing has begun yet")
+		err = unavailable("the key is claimed and nothing has begun yet")
 	case h.closed && h.out.Sticks():
-		h.mu.Unlock()
-		return handoff.Errorf(handoff.CodeGone, "it is over")
-	case slices.ContainsFunc(h.log, func(e entry) bool { x, ok := e.payload.(steps.Ended); return ok && x.Code == "" }):
-		h.mu.Unlock()
-		return handoff.Errorf(handoff.CodeGone, "it is ending: its stream was read")
+		err = handoff.Errorf(handoff.CodeGone, "it is over")
+	case h.read:
+		err = handoff.Errorf(handoff.CodeGone, "it is ending: its stream was read")
 	case h.closed:
+		err = unavailable("it was refused; the key is being freed")
+	case h.isClosing():
+		err = unavailable("the run is closing")
+	}
+	if err != nil {
 		h.mu.Unlock()
-		return unavailable("it was refused; the key is being freed")
+		return err
 	}
 	h.reader = steps.ReaderAt{Reader: handoff.Reader{Process: g.life.name, Incarnation: g.life.incarnation, Number: h.reader.Reader.Number + 1}, Address: g.life.name}
-	at, in := h.reader, *h.epoch
+	at, in := h.reader, h.newest
+	h.fresh = append(h.fresh, event{signal: "reader", payload: at})
+	h.schedule()
 	h.mu.Unlock()
 	adopt(in, at.Reader)
 	h.s.reached("another reader was named")
-	h.outside("reader", at)
 	return nil
 }
 
@@ -231,7 +487,7 @@ func (h *history) stop() {
 	all := h.all
 	h.mu.Unlock()
 	for _, x := range all {
-		x.stop()
+		x.evict()
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 // found are cases in which a planted bug shows; -sim.full looks for others.
 var found = map[string][]Case{
 	drainSource:   {{Seed: 6353805660616593880, Strikes: []Strike{{"kill-g1", "attach:ask"}, {"cancel", "prefill:answer"}}}},
-	readerRecords: {{Seed: 13182276279648772846, Strikes: []Strike{{"isolate-g0", "pull:answer"}, {"twice", "reserve:ask"}}}},
+	readerRecords: {{Seed: 11530991055798438353, Strikes: []Strike{{"isolate-g0", "commit:answer"}, {"isolate-g0", "commit:answer"}}}},
+	recordedFirst: {{Seed: 14401791941131081245, Strikes: []Strike{{"pause-D-host", "attach:ask"}, {"isolate-g0", "commit:answer"}}}},
 	readerLife:    {{Seed: 13599498728815304772, Strikes: []Strike{{"kill-g0", "commit:answer"}, {"slow-link", "lane-close:ask"}}}},
 	clientLeaves:  {{Seed: 13649807927898494952, Strikes: []Strike{{"restart-p", "open-target:ask"}, {"come-again", "tell-reader:answer"}}}},
 }

@@ -63,7 +63,6 @@ type Report struct {
 	Client     string // what the client has
 	Reached    map[string]int
 	owners     *check.Log
-	Unjudged   string // why the end of this run says nothing; empty: it was judged
 }
 
 // After is a point that is still reached once the last strike has struck: where
@@ -122,15 +121,14 @@ type timer struct {
 // Run runs one case in virtual time.
 func Run(t *testing.T, c Case) (out Report) {
 	t.Helper()
+	activityContext() // outside: every run has it
 	synctest.Test(t, func(*testing.T) {
 		s := newSim(c)
 		s.run()
 		out = s.out
-		if out.owners = &s.owners; out.Unjudged != "" {
-			out.owners = nil
-		}
+		out.owners = &s.owners
 	})
-	if out.owners != nil && !out.owners.Judge(check.Ownership, patience) {
+	if !out.owners.Judge(check.Ownership, patience) {
 		out.Violations = append(out.Violations, "S2: no order of what the daemons answered is one that the protocol allows")
 	}
 	return out
@@ -218,10 +216,6 @@ func (s *Sim) run() {
 		s.due(now)
 		synctest.Wait()
 		s.check(false)
-		if s.unjudged() {
-			s.finish()
-			return
-		}
 		if s.out.Steps > maxSteps {
 			s.violate("L1: no end after %d deliveries", maxSteps)
 			break
@@ -407,19 +401,6 @@ func (s *Sim) reached(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.out.Reached[name]++
-}
-
-// giveUp ends a run that the simulation cannot follow any further.
-func (s *Sim) giveUp(why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.out.Unjudged = why
-}
-
-func (s *Sim) unjudged() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.out.Unjudged != ""
 }
 
 // must is for what the simulation itself cannot go on without.

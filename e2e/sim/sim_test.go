@@ -126,6 +126,7 @@ var rare = []string{
 	"a late completion of a task was refused",
 	"a process stood still past its lease",
 	"a reader gave an attempt up when asked",
+	"a run was not closed over an event",
 	"a worker took another's workflow over",
 	"another epoch was planned",
 	"another reader was named",
@@ -144,10 +145,6 @@ func (x *tally) add(r Report) {
 	x.runs++
 	x.struck += r.Struck
 	x.steps += r.Steps
-	if r.Unjudged != "" {
-		x.ends["not judged: "+r.Unjudged]++
-		return
-	}
 	x.ends["client "+r.Client]++
 	x.ends["workflow "+r.Outcome]++
 	for n, k := range r.Reached {
