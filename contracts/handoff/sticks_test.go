@@ -166,3 +166,40 @@ func TestAKeyIsFreeOnlyByAProof(t *testing.T) {
 		}
 	}
 }
+
+// A reader's word is a proof as well, if history names it still: the same ends free the
+// key by it, and by no other reader's, nor by silence.
+func TestTheWordOfItsReaderAloneFreesAKey(t *testing.T) {
+	for name, x := range map[string]struct {
+		says  Verdict
+		after bool // another reader is named then
+		spent bool
+	}{
+		"it gave the attempt up": {says: VerdictClosed},
+		"an earlier reader did":  {says: VerdictClosed, after: true, spent: true},
+		"it does not answer":     {says: VerdictUnknown, spent: true},
+		"another came, unasked":  {says: VerdictUnknown, after: true, spent: true},
+	} {
+		c := NewCoordinator(testPlan(1, 1), Policy{})
+		a := c.Plan().Attempt
+		for _, s := range []Step{StepReserve, StepPrefill, StepTransfer} {
+			c.Step(Result{Step: s, Attempt: a})
+		}
+		c.Step(Result{Step: StepCommit, Attempt: a, Code: CodeUnavailable})
+		c.Step(Result{Step: StepUndoTransfer, Attempt: a, Verdict: VerdictUnknown})
+		c.Step(Result{Step: StepUndoPrefill, Attempt: a, Verdict: VerdictOver})
+		c.Step(Result{Step: StepAskReader, Attempt: a, Verdict: x.says, Reader: c.Reader()})
+		if x.after {
+			c.NameReader(Reader{"g1", 1, 2})
+		}
+		c.Commands()
+		c.Cancel()
+		for _, s := range []Step{StepPlace, StepAwaitReader} { // one of them was on its way
+			c.Step(Result{Step: s, Attempt: a, Code: CodeUnavailable})
+		}
+		answers(c, func(cmd Command) Result { return Result{Step: cmd.Step, Attempt: a, Verdict: VerdictUnknown} })
+		if o := c.Outcome(); !c.Ended() || o.Code != CodeCancelled || o.Sticks() != x.spent {
+			t.Errorf("%s: %s %+v, want spent %t", name, c.Phase(), o, x.spent)
+		}
+	}
+}

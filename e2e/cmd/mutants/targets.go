@@ -17,7 +17,7 @@ var explored = suite{"./contracts/handoff/explore", "-test.short -test.run=EachR
 var targets = []target{
 	{[]string{"transferd/fence/target.go", "transferd/fence/source.go", "transferd/fence/control.go", "transferd/fence/engine.go", "transferd/fence/landing.go", "transferd/fence/reading.go"},
 		[]suite{{"./transferd/fence", ""}, simulated, {"./transferd/daemon", "-test.short"}}},
-	{[]string{"contracts/handoff/targets.go", "contracts/handoff/targets_guard.go", "contracts/handoff/sources.go", "contracts/handoff/sources_guard.go", "contracts/handoff/fencing.go", "contracts/handoff/ending.go",
+	{[]string{"contracts/handoff/targets.go", "contracts/handoff/targets_guard.go", "contracts/handoff/sources.go", "contracts/handoff/sources_guard.go", "contracts/handoff/coordinator.go", "contracts/handoff/step.go", "contracts/handoff/fencing.go", "contracts/handoff/ending.go",
 		"contracts/handoff/readers.go", "contracts/handoff/lease.go", "contracts/handoff/capacity.go", "contracts/handoff/pins.go"},
 		[]suite{{"./contracts/handoff", ""}, {"./transferd/fence", ""}, explored, simulated}},
 	{[]string{"activities/ledger/memledger/promises.go", "activities/ledger/memledger/claims.go"},

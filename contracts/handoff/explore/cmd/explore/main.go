@@ -17,13 +17,14 @@ func main() {
 	maxStates := flag.Int("max-states", 2_000_000, "stop a search at about this many states")
 	mutants := flag.Bool("mutants", false, "search the mutants instead: each must be caught")
 	closure := flag.Bool("close", false, "walk depth first, with leaks and fair runs judged, in a word a state; two requests as well")
+	single := flag.Bool("single", false, "with -close: one request only")
 	pairs := flag.Bool("pairs", false, "with -close: two requests only")
 	together := flag.Bool("together", false, "with -close: walk over two requests in the same real tables, not over their product")
 	trace := flag.Bool("trace", false, "print traces")
 	flag.Parse()
 	failed := false
 	if *closure {
-		failed = runClosures(*name, *maxStates, *pairs, *together)
+		failed = runClosures(*name, *maxStates, *single, *pairs, *together)
 	} else if *mutants {
 		failed = runMutants(*name, *maxStates, *trace)
 	} else {
@@ -53,7 +54,7 @@ func runScenarios(name string, maxStates int) (failed bool) {
 // heap bounds what the collector lets the walk grow to.
 const heap = 5 << 30
 
-func runClosures(name string, maxStates int, pairs, together bool) (failed bool) {
+func runClosures(name string, maxStates int, single, pairs, together bool) (failed bool) {
 	debug.SetMemoryLimit(heap)
 	one := func(sc explore.Scenario, name string, walk func(explore.Scenario, int) explore.Closure) {
 		if !strings.Contains(sc.Name, name) {
@@ -71,6 +72,9 @@ func runClosures(name string, maxStates int, pairs, together bool) (failed bool)
 		for _, sc := range explore.Scenarios {
 			one(sc, name, explore.Close)
 		}
+	}
+	if single {
+		return failed
 	}
 	two := explore.ClosePair
 	if together {
