@@ -435,3 +435,20 @@ func TestOneGenerationReadsUnderOneGrant(t *testing.T) {
 		t.Errorf("%d posted under grant %d", r.Posted, r.Grant)
 	}
 }
+
+// Where the workflow records the handoff alone, the commit ends it: nothing of the
+// decode is awaited, and nothing is undone.
+func TestADetachedHandoffEndsAtItsCommit(t *testing.T) {
+	c := NewCoordinator(testPlan(1, 1), Policy{Detach: true})
+	answers(c, func(cmd Command) Result {
+		switch cmd.Step {
+		case StepReserve, StepPrefill, StepTransfer, StepCommit:
+		default:
+			t.Errorf("%s of what decodes", cmd.Step)
+		}
+		return Result{Step: cmd.Step, Attempt: cmd.Plan.Attempt}
+	})
+	if o := c.Outcome(); !c.Ended() || o.Code != CodeNone || !o.Committed || !o.Sticks() {
+		t.Errorf("%s %+v", c.Phase(), o)
+	}
+}

@@ -5,6 +5,7 @@ package main
 var excuses = map[string]string{
 	"contracts/handoff/fencing.go: c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeCancelled}) => ":                             "a second lock: Cancel decides the outcome at once, so no fence goes on behind it",
 	"contracts/handoff/fencing.go: c.end(Outcome{Attempt: c.plan.Attempt, Code: CodeCancelled}) =>  #2":                          "a second lock: as above, for a plan that comes after the cancel",
+	"contracts/handoff/coordinator.go: c.failure, c.committed, c.awaited = nil, false, false => ":                                "each fence sets them before it reads them; cleared, so that the explorer meets one state and not several",
 	"contracts/handoff/lease.go: h[i].end < h[j].end => h[i].end <= h[j].end":                                                    "which of two leases that end at one instant comes first is nobody's promise",
 	"contracts/handoff/ending.go: c.cancelled = true => ":                                                                        "a second lock: Cancel decides the outcome at once, which every later step looks at first",
 	"contracts/handoff/ending.go: c.settle() => ":                                                                                "a second lock: the reader's word leads to another plan or to an undo that is awaited, so nothing is settled yet",
