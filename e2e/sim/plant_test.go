@@ -9,7 +9,7 @@ import (
 var found = map[string][]Case{
 	drainSource:   {{Seed: 6353805660616593880, Strikes: []Strike{{"kill-g1", "attach:ask"}, {"cancel", "prefill:answer"}}}},
 	readerRecords: {{Seed: 11530991055798438353, Strikes: []Strike{{"isolate-g0", "commit:answer"}, {"isolate-g0", "commit:answer"}}}},
-	recordedFirst: {{Seed: 14401791941131081245, Strikes: []Strike{{"pause-D-host", "attach:ask"}, {"isolate-g0", "commit:answer"}}}},
+	recordedFirst: {{Seed: 12619842407620117291, Strikes: []Strike{{"pause-D-host", "commit:ask"}, {"kill-g0", "finish-target:ask"}}}},
 	readerLife:    {{Seed: 13599498728815304772, Strikes: []Strike{{"kill-g0", "commit:answer"}, {"slow-link", "lane-close:ask"}}}},
 	clientLeaves:  {{Seed: 13649807927898494952, Strikes: []Strike{{"restart-p", "open-target:ask"}, {"come-again", "tell-reader:answer"}}}},
 }
