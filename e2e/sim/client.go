@@ -57,7 +57,7 @@ func (c *client) input(g *gateway) (steps.Input, error) {
 	nonce := handoff.Nonce(0xa + len(g.life.name) + int(g.life.name[1]) + 16*c.again)
 	in := steps.Input{Tenant: "t", ID: "k", Key: "key", Asks: true, AsksAgain: true, Model: model, Revision: revision, ReaderAddress: g.life.name, PromptTokens: promptTokens,
 		Sampling: steps.Sampling{MaxTokens: answer}, Record: steps.RecordRequest, Deadline: deadline, Decode: 5 * time.Minute, Lease: c.s.lease,
-		Window: time.Hour, NoAttributes: true, Route: route(&p, &d)}
+		Window: time.Hour, NoAttributes: true, Long: c.s.c.Seed%4 == longs, Route: route(&p, &d)}
 	in.Plan = handoff.Plan{Attempt: handoff.Attempt{Handoff: handoff.HandoffID(fmt.Sprintf("k.%x", uint64(nonce))), Epoch: 1, Nonce: nonce}, P: seat(&p), D: seat(&d),
 		Reader: handoff.Reader{Process: g.life.name, Incarnation: g.life.incarnation, Number: 1}, BodyDigest: handoff.Digest{1}}
 	return in, nil

@@ -19,8 +19,8 @@
 // whose completion was taken and not answered forgets the workflow. Who takes it over
 // goes through the completed tasks as they were, timers included, and must ask for
 // the same (S18). Activities and timers are the server's and outlive their worker.
-// Not here: activities in place of long steps, updates (signals stand for them),
-// queries, the run's own timeout.
+// Every fourth seed has its prefill and transfer as such activities. Not here: updates
+// (signals stand for them), queries, the run's own timeout.
 //
 // Whenever nothing runs, the whole state is looked at with handoff.Invariants;
 // each event of a daemon must be a step of the transition table. Once the client

@@ -343,22 +343,20 @@ const activityAgain = time.Second
 func (h *history) perform(run int, o order, near *gateway) {
 	expires := time.Now().Add(o.options.ScheduleToCloseTimeout)
 	for try := 1; ; try++ {
+		g := h.s.near(near)
+		for ; g == nil && time.Now().Before(expires) && h.wanted(run, o.op); g = h.s.near(near) {
+			time.Sleep(pollAgain)
+		}
 		ends := expires
 		if d := o.options.StartToCloseTimeout; d > 0 && time.Now().Add(d).Before(ends) {
 			ends = time.Now().Add(d)
 		}
-		got := make(chan result, 1)
-		if g := h.s.near(near); g != nil {
-			go h.send(g, o, ends, got)
-		} else if ends = time.Now().Add(pollAgain); ends.After(expires) {
-			ends = expires
+		t := &attempt{order: o, ends: ends, got: make(chan result, 1), beat: make(chan struct{}, 1), wanted: func() bool { return h.wanted(run, o.op) }}
+		if g != nil {
+			go h.send(g, t)
 		}
-		var r result
-		select {
-		case r = <-got:
-		case <-time.After(time.Until(ends)):
-			r = result{err: errTooLate}
-		case <-h.done.Done():
+		r, ok := h.await(t)
+		if !ok {
 			return
 		}
 		pause, more := backoff(o.options.RetryPolicy, try, r.err, expires.Add(-activityAgain))
@@ -373,6 +371,34 @@ func (h *history) perform(run int, o order, near *gateway) {
 	}
 }
 
+// attempt is one try of an activity.
+type attempt struct {
+	order  order
+	ends   time.Time
+	got    chan result
+	beat   chan struct{}
+	wanted func() bool
+}
+
+// await waits for a try's end, or until nothing is heard of it any more.
+func (h *history) await(t *attempt) (result, bool) {
+	for {
+		until := time.Until(t.ends)
+		if d := t.order.options.HeartbeatTimeout; d > 0 {
+			until = min(until, d)
+		}
+		select {
+		case r := <-t.got:
+			return r, true
+		case <-t.beat:
+		case <-time.After(until):
+			return result{err: errTooLate}, true
+		case <-h.done.Done():
+			return result{}, false
+		}
+	}
+}
+
 // near is a worker for an activity, the one that ordered it if it takes any.
 func (s *Sim) near(g *gateway) *gateway {
 	if now := s.gateways[g.life.name]; !now.life.dead() && !s.isHeld(g.life.name) {
@@ -383,18 +409,21 @@ func (s *Sim) near(g *gateway) *gateway {
 
 // send has one try of an activity done: its task is a message, and so is its end,
 // which the worker repeats until it was heard.
-func (h *history) send(g *gateway, o order, ends time.Time, got chan result) {
-	a := o.in.Request.Plan.Attempt
+func (h *history) send(g *gateway, t *attempt) {
+	a := t.order.in.Request.Plan.Attempt
 	var once sync.Once
 	perform := func() {
-		ctx, cancel := context.WithDeadline(activityContext(), ends)
+		ctx, cancel := context.WithDeadline(activityContext(), t.ends)
 		defer cancel()
 		defer context.AfterFunc(g.life.ctx, cancel)()
-		r := g.do(ctx, o.step, o.in)
-		for !g.life.dead() && time.Now().Before(ends) {
+		if t.order.options.HeartbeatTimeout > 0 {
+			go h.beats(ctx, cancel, g, t)
+		}
+		r := g.do(ctx, t.order.step, t.order.in)
+		for !g.life.dead() && time.Now().Before(t.ends) {
 			err := h.s.call(g.life.ctx, g.life, "h", "activity-done", a, func(context.Context) error {
 				select {
-				case got <- r:
+				case t.got <- r:
 				default:
 				}
 				return nil
@@ -409,6 +438,31 @@ func (h *history) send(g *gateway, o order, ends time.Time, got chan result) {
 		once.Do(func() { go perform() })
 		return nil
 	})
+}
+
+// beats tells the server that an activity goes on, and hears so that nobody wants it any more.
+func (h *history) beats(ctx context.Context, cancel func(), g *gateway, t *attempt) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+		err := h.s.call(ctx, g.life, "h", "activity-beat", t.order.in.Request.Plan.Attempt, func(context.Context) error {
+			if !t.wanted() {
+				return errNoTask
+			}
+			select {
+			case t.beat <- struct{}{}:
+			default:
+			}
+			return nil
+		})
+		if handoff.CodeOf(err) == handoff.CodeClosed {
+			cancel()
+			return
+		}
+	}
 }
 
 // outside makes an event of what a process other than the worker says. While a run

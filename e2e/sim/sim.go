@@ -24,6 +24,7 @@ const (
 	revision     = "r1"
 	promptTokens = 32
 	maxSteps     = 40_000 // deliveries; more is a livelock
+	longs        = 3      // of each four seeds: its long steps are normal activities
 	deadline     = 10 * time.Second
 )
 

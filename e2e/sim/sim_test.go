@@ -52,6 +52,9 @@ func TestASeedReplays(t *testing.T) {
 // everyPoint lists the points that some faults alone lead to.
 func everyPoint(t *testing.T) []string {
 	seen := map[string]bool{}
+	for _, p := range wantHolds(t, Case{Seed: longs}).Points {
+		seen[p] = true
+	}
 	for _, x := range []string{"", "lose at commit:answer", "restart-d0 at pull:ask", "restart-p at lane-read:ask", "cancel at pull:ask", "cancel at token:answer",
 		"kill-g0 at commit:ask", "full-D at reserve:ask", "come-again at commit:ask", "pause-g0 at commit:answer", "lose at start:answer"} {
 		c := Case{Seed: *seed}
