@@ -36,7 +36,7 @@ func TestTokensInFlightAreOneCountOverAllGateways(t *testing.T) {
 	ctx, bounded := withinOf(t, 3*time.Minute), g.limited(t, "tokens_in_flight: 1000")
 
 	over := g.client(t, "g1").Begin(ctx, g.ask(bounded, "most of it", 800), 1)
-	more, m := g.ask(bounded, "too much", 400), g.Mark()
+	more, m := g.ask(bounded, "too much", 250), g.Mark()
 	for _, name := range []string{"g1", "g2"} {
 		a := g.client(t, name).Send(ctx, more)
 		if err := a.Typed(); err != nil || a.Status != http.StatusTooManyRequests || a.Failure.Code != "rate_limit_exceeded" || !strings.Contains(a.Failure.Message, "tokens_in_flight") {
@@ -51,7 +51,7 @@ func TestTokensInFlightAreOneCountOverAllGateways(t *testing.T) {
 			t.Errorf("within the limit, at %s: %s", name, chaos.Verdict(a))
 		}
 	}
-	if a := g.client(t, "g2").Send(ctx, g.ask(acme, "without a limit", 400)); a.Counted(400) != nil {
+	if a := g.client(t, "g2").Send(ctx, g.ask(acme, "without a limit", 250)); a.Counted(250) != nil {
 		t.Errorf("another tenant: %s", chaos.Verdict(a))
 	}
 
@@ -61,7 +61,7 @@ func TestTokensInFlightAreOneCountOverAllGateways(t *testing.T) {
 	if a := <-over; a.Broken == nil {
 		t.Errorf("the stream of a gateway that was killed: %s", chaos.Verdict(a))
 	}
-	if a, _ := g.client(t, "g2").Insist(ctx, more, time.Minute, 200*time.Millisecond); a.Counted(400) != nil {
+	if a, _ := g.client(t, "g2").Insist(ctx, more, time.Minute, 200*time.Millisecond); a.Counted(250) != nil {
 		t.Errorf("after its gateway died: %s", chaos.Verdict(a))
 	}
 	if err := g.Heal(ctx); err != nil {

@@ -21,6 +21,7 @@ var core = map[string]chaos.Phase{"g1": chaos.Commit, "p1": chaos.Prefill, "d1":
 // other gateway, it is the same sampling, even where the first gateway died. At
 // rest nothing is held. The other faults of the matrix are cmd/chaos's.
 func TestAnyOneProcessMayDieInAnyPhase(t *testing.T) {
+	t.Parallel() // the only one of these on the shared fleet
 	for _, cell := range chaos.All() {
 		if cell.Fault != "kill" || !patient && core[cell.Victim] != cell.Phase {
 			continue

@@ -22,6 +22,7 @@ const (
 // counted, and nothing is held. Speed is printed, not asserted: the machine is
 // whatever it is, and one that is too busy refuses with a type before it begins.
 func TestAConversationTraceIsServedWhole(t *testing.T) {
+	t.Parallel() // on a fleet of its own: most of it is waiting for requests to be due
 	requests := 100
 	if patient {
 		requests = 500

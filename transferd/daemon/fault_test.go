@@ -63,6 +63,7 @@ func (s *soakPair) sources(t *testing.T) func(int) []byte {
 // over within its progress deadline, and waiting for it costs next to no CPU. From then
 // on no byte of the target changes, although the source comes back to life.
 func TestAfterADeadlineNoByteChanges(t *testing.T) {
+	t.Parallel() // what it looks at is in processes of its own
 	ph, dh := startChild(t, "tp"), startChild(t, "td")
 	s := newSoakPair(t, ph, dh, "x", client.NewMemory, client.NewMemory)
 	for round := range 3 {
@@ -108,6 +109,7 @@ func (s *soakPair) freeLater(ctx context.Context, e *client.Engine, a handoff.At
 // means P's bytes, a drained target is never written again, and no byte lies out of
 // place: not in memory that the daemons map, nor in that which they reach by the kernel.
 func TestFaultsOnRealProcessesPutNoByteOutOfPlace(t *testing.T) {
+	t.Parallel() // what it looks at is in processes of its own
 	plain := func(_ string, bytes int) (*client.Memory, error) { return client.NewPlainMemory(bytes) }
 	for name, kind := range map[string]memoryOf{"memfd": client.NewMemory, "process": plain} {
 		t.Run(name, func(t *testing.T) { faults(t, kind) })

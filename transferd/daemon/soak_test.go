@@ -161,6 +161,7 @@ func (s *soakPair) free(ctx context.Context, e *client.Engine, a handoff.Attempt
 // Memory, descriptors, goroutines and registered bytes of two daemons in their own
 // processes stay flat, however many transfers go through them.
 func TestASoakOfSmallTransfersLeavesNothingBehind(t *testing.T) {
+	t.Parallel() // what it looks at is in processes of its own
 	ph, dh := startChild(t, "tp"), startChild(t, "td")
 	var pairs []*soakPair
 	for n := range soakPairs {
