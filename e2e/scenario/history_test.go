@@ -18,6 +18,10 @@ import (
 
 const judged = 20 * time.Second
 
+// exercised is the engine of a test that asks the store alone: it has no process, and
+// gateways that saw its registration ask after it for a while.
+const exercised = "exercise"
+
 // Many clients, few keys, two bodies, two gateways of which one is killed in the
 // middle: what clients were told of each key, and what each daemon told of each
 // attempt, are histories that the protocol allows; and every direct checker
@@ -143,7 +147,7 @@ func TestTheRealStoreLinearizesWhileItStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	one := check.Exercise{Ledger: l, Engine: "exercise", Key: fmt.Sprint(time.Now().UnixNano())}
+	one := check.Exercise{Ledger: l, Engine: exercised, Key: fmt.Sprint(time.Now().UnixNano())}
 	if err := one.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}

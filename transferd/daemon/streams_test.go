@@ -251,7 +251,8 @@ func TestARailThatBreaksInTheMiddleLeavesItsSuffixToTheNext(t *testing.T) {
 		if _, err = b.pullFrom(rails); err != nil || !b.whole() {
 			t.Fatal(err)
 		}
-		if back.bytes.Load() < int64(bigShape.Bytes()) || second.bytes.Load() != other {
+		// A connection that is kept still answers a ping: that is no piece.
+		if back.bytes.Load() < int64(bigShape.Bytes()) || second.bytes.Load()-other >= bigBytes {
 			t.Fatalf("%d streams: %d bytes by the rail that is back, %d more by the other", n, back.bytes.Load(), second.bytes.Load()-other)
 		}
 	}
