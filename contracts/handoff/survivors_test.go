@@ -452,3 +452,18 @@ func TestADetachedHandoffEndsAtItsCommit(t *testing.T) {
 		t.Errorf("%s %+v", c.Phase(), o)
 	}
 }
+
+// Only a plan without a refusal beside it is another placement.
+func TestAPlacementWithoutAPlanOrWithARefusalIsNone(t *testing.T) {
+	next := testPlan(2, 2)
+	for name, r := range map[string]Result{"no plan": {}, "a refusal with a plan": {Code: CodeCapacity, Next: &next}} {
+		c := NewCoordinator(testPlan(1, 1), Policy{})
+		r.Step, r.Attempt = StepPlace, c.Plan().Attempt
+		c.Step(Result{Step: StepReserve, Attempt: r.Attempt, Code: CodeEngine})
+		c.Step(Result{Step: StepUndoTransfer, Attempt: r.Attempt, Verdict: VerdictClosed})
+		c.Step(r)
+		if o := c.Outcome(); o == nil || o.Code != CodeEngine || c.Plan().Attempt.Epoch != 1 {
+			t.Errorf("%s: %+v in epoch %d", name, o, c.Plan().Attempt.Epoch)
+		}
+	}
+}

@@ -36,7 +36,7 @@ func TestAttackAcrossTenants(t *testing.T) {
 	check(t, alsoRed.openAs("red", 2, 3))
 	check(t, blue.openAs("blue", 4))
 
-	if code := blue.present("td", 1, blue.plan.Attempt, red.capability); code != handoff.CodeDenied {
+	if code := blue.present("td", blue.dh.Incarnation(), blue.plan.Attempt, red.capability); code != handoff.CodeDenied {
 		t.Fatalf("another tenant's: %s", code)
 	}
 	eventually(t, "the crossing is in the audit", func() bool { return crossings() == 1 })
@@ -45,7 +45,7 @@ func TestAttackAcrossTenants(t *testing.T) {
 		return crossings() == 2 && strings.Contains(log.String(), "handoff="+string(thief.plan.Attempt.Handoff))
 	})
 
-	if code := red.present("td", 1, red.plan.Attempt, alsoRed.capability); code != handoff.CodeDenied {
+	if code := red.present("td", red.dh.Incarnation(), red.plan.Attempt, alsoRed.capability); code != handoff.CodeDenied {
 		t.Fatalf("another attempt's: %s", code)
 	}
 	eventually(t, "the refusal is in the audit", func() bool { return strings.Count(log.String(), "act=refuse") > 0 })
