@@ -124,12 +124,13 @@ func (s *Sim) view() (w handoff.World) {
 			continue
 		}
 		targets, sources := h.core().Records(1 << 10)
-		highest := handoff.Epoch(0)
+		highest := map[handoff.HandoffID]handoff.Epoch{} // a client that asks again has another handoff
 		for _, t := range targets {
-			highest = max(highest, t.Plan.Attempt.Epoch)
+			a := t.Plan.Attempt
+			highest[a.Handoff] = max(highest[a.Handoff], a.Epoch)
 		}
 		for _, t := range targets {
-			w.Targets = append(w.Targets, handoff.TargetFact{Attempt: t.Plan.Attempt, Node: handoff.NodeID(name), State: t.State, Posted: t.Posted, Highest: highest, Freed: t.Freed})
+			w.Targets = append(w.Targets, handoff.TargetFact{Attempt: t.Plan.Attempt, Node: handoff.NodeID(name), State: t.State, Posted: t.Posted, Highest: highest[t.Plan.Attempt.Handoff], Freed: t.Freed})
 		}
 		for _, x := range sources {
 			w.Sources = append(w.Sources, handoff.SourceFact{Attempt: x.Plan.Attempt, State: x.State, Posted: x.Posted, Freed: x.Freed})
