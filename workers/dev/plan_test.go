@@ -66,9 +66,20 @@ func planned(t *testing.T, c Config, with programs) *plan {
 }
 
 // A vLLM listens long after its port was chosen, and what waits for it later still.
+// unused is an address that somebody may wish for: nobody listens or means to there.
+func unused(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 func TestTwoDevsShareNoPortThoughNobodyListensYet(t *testing.T) {
 	c := config(t)
-	c.Engine, c.Listen, c.GRPC = EngineVLLM, "127.0.0.1:17290", "127.0.0.1:17291"
+	c.Engine, c.Listen, c.GRPC = EngineVLLM, unused(t), unused(t)
 	with := programs{engine: engines{server: func(at seat) (Spec, []string, error) {
 		return Spec{Name: "vllm-" + at.id, Grace: vllmGrace, Addresses: map[string]string{"http": at.listen}}, nil, nil
 	}}}
@@ -91,7 +102,7 @@ func TestTwoDevsShareNoPortThoughNobodyListensYet(t *testing.T) {
 	if len(second.ports.moved) < 2 {
 		t.Errorf("it says of no wished port that it is taken: %q", second.ports.moved)
 	}
-	if seen["127.0.0.1:17290"] == "" || len(seen) < 40 {
+	if seen[c.Listen] == "" || len(seen) < 40 {
 		t.Fatalf("%d addresses: this compared nothing", len(seen))
 	}
 }
