@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -56,7 +55,7 @@ const examples = `  # the usual: histories in ./temporal-data, frontend on 7233,
 type flags struct {
 	settings                                     settings.Settings
 	listen, ui, metrics, pprof, searchAttributes string
-	parent                                       int
+	parent, nice                                 int
 }
 
 func main() {
@@ -98,6 +97,7 @@ func command(stdout io.Writer) *cobra.Command {
 	set.StringVar(&f.pprof, "pprof", "", "loopback address for Go profiles at /debug/pprof/ (default none)")
 	_ = set.MarkHidden("pprof") // fails for an unknown flag only
 	set.StringVar(&f.settings.LogLevel, "log-level", "warn", "debug, info, warn or error")
+	set.IntVar(&f.nice, "nice", defaultNice, "run as a batch process of this nice level, 1 to 19: who moves tokens goes first; 0: like everybody; also from $"+niceVariable)
 	set.IntVar(&f.parent, "die-with-parent", noParent, "stop when the parent process ends; with =`PID` also make sure that PID is the parent")
 	parent := set.Lookup("die-with-parent")
 	parent.NoOptDefVal = fmt.Sprint(anyParent)
@@ -109,6 +109,13 @@ func command(stdout io.Writer) *cobra.Command {
 		}
 		if err := dieWithParent(f.parent); err != nil {
 			return err
+		}
+		level, err := niceLevel(f.nice, set.Changed("nice"))
+		if err != nil {
+			return err
+		}
+		if err := yield(level); err != nil {
+			slog.Warn("this machine does not let the server yield; it takes its turn like everybody", "error", err.Error())
 		}
 		pprof, err := settings.Loopback("--pprof", f.pprof)
 		if err != nil {
@@ -146,14 +153,8 @@ type ready struct {
 	UI       string `json:"ui"`
 }
 
-// garbagePercent lets the heap grow to four times what is in use before it is
-// collected: a third of the collections for some megabytes.
-const garbagePercent = 300
-
 func serve(s settings.Settings, stdout io.Writer) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbagePercent)
-	}
+	spend(s)
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
 	starting, started := context.WithTimeout(stop, startTimeout)
