@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -26,9 +27,11 @@ func (p *pulse) intercept(ctx context.Context, method string, req, reply any, cc
 }
 
 // patient ends after within, unless something was answered within that time:
-// then after as much again, and after startPatience at the latest.
+// then after as much again, and after startPatience at the latest. Its cause says which.
 func (p *pulse) patient(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, max(within, startPatience))
+	most := max(within, startPatience)
+	ctx, stop := context.WithTimeoutCause(ctx, most, fmt.Errorf("Temporal, busy, did not answer it for %s", most))
+	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		t := time.NewTicker(within)
 		defer t.Stop()
@@ -38,11 +41,11 @@ func (p *pulse) patient(ctx context.Context, within time.Duration) (context.Cont
 				return
 			case <-t.C:
 				if time.Since(time.Unix(0, p.last.Load())) > within {
-					cancel()
+					cancel(fmt.Errorf("Temporal answered nothing for %s", within))
 					return
 				}
 			}
 		}
 	}()
-	return ctx, cancel
+	return ctx, func() { cancel(nil); stop() }
 }

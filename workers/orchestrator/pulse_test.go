@@ -16,10 +16,11 @@ func TestASlowStartIsWaitedForWhileTemporalAnswersOthers(t *testing.T) {
 		name    string
 		answers int // one each 300 ms
 		lasts   time.Duration
+		says    string
 	}{
-		{"away", 0, time.Second},
-		{"busy for a while", 5, 2 * time.Second},
-		{"busy for ever", 100, startPatience},
+		{"away", 0, time.Second, "Temporal answered nothing for 1s"},
+		{"busy for a while", 5, 2 * time.Second, "Temporal answered nothing for 1s"},
+		{"busy for ever", 100, startPatience, "Temporal, busy, did not answer it for 10s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -44,6 +45,9 @@ func TestASlowStartIsWaitedForWhileTemporalAnswersOthers(t *testing.T) {
 				<-ctx.Done()
 				if got := time.Since(begun); got < c.lasts || got > c.lasts+time.Second {
 					t.Errorf("waited %s, want about %s", got, c.lasts)
+				}
+				if got := context.Cause(ctx).Error(); got != c.says {
+					t.Error(got)
 				}
 			})
 		})

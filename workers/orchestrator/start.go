@@ -105,6 +105,10 @@ func (o *Orchestrator) execute(ctx context.Context, in steps.Input, r Request, r
 		opts.TypedSearchAttributes = workflows.StartAttributes(in)
 	}
 	_, err := o.temporal.ExecuteWorkflow(ctx, opts, steps.Workflow, in)
+	var exists *serviceerror.WorkflowExecutionAlreadyStarted
+	if err != nil && ctx.Err() != nil && !errors.As(err, &exists) {
+		return context.Cause(ctx) // Temporal's client says only that a context ended
+	}
 	return err
 }
 
