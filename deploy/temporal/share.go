@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// defaultNice is a third of an ordinary process's weight (sched(7)) when
-	// all want the processor: the gateway's and the engines' turn comes first.
-	defaultNice = 5
+	// defaultNice is all but an ordinary process's share (sched(7)): being a batch
+	// process is what matters. With a third of it, at level 5, a machine that was
+	// busy with other things kept starts waiting until they were refused.
+	defaultNice = 1
 	maxNice     = 19
 	// niceVariable reaches a server that `surehand dev` or `serve` starts.
 	niceVariable = "SUREHAND_TEMPORAL_NICE"
