@@ -5,10 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// garbagePercent lets the heap of a process that serves grow to two and a half
-// times what is in use before it is collected: two thirds of the collections for
-// some ten megabytes. More than that takes a gateway under load beyond 120 MiB.
-const garbagePercent = 150
+// garbagePercent lets the heap of a process that serves grow to a bit more than
+// twice what is in use before it is collected. More than that takes a gateway under load beyond 120 MiB.
+const garbagePercent = 110
 
 // spendMemory leaves what Go's own variables say as it is.
 func spendMemory() {
