@@ -15,6 +15,7 @@ var one = []vllmtest.Options{{}}
 var two = []vllmtest.Options{{}, {}}
 
 func TestUnmodifiedEnginesServeThroughTheDurablePath(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, one, one)
 	for _, body := range []string{streamed, wholly} {
 		a := w.ask(body)
@@ -31,6 +32,7 @@ func TestUnmodifiedEnginesServeThroughTheDurablePath(t *testing.T) {
 
 // The headline: stock vLLM answers HTTP 200 with another prompt's tokens.
 func TestStaleKVIsNeverDelivered(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, one, one)
 	gate := make(chan struct{})
 	w.p[0].Set(func(f *vllmtest.Faults) { f.AnswerGate = gate })
@@ -50,6 +52,7 @@ func TestStaleKVIsNeverDelivered(t *testing.T) {
 }
 
 func TestDIsNotAskedAfterOurLeaseAndTheErrorIsTyped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, []vllmtest.Options{{Lease: 100 * time.Millisecond}}, one, "--engine-lease", "100ms")
 	w.p[0].Set(func(f *vllmtest.Faults) { f.AnswerDelay = 300 * time.Millisecond }) // longer, in every epoch
 	a := w.ask(streamed)
@@ -63,6 +66,7 @@ func TestDIsNotAskedAfterOurLeaseAndTheErrorIsTyped(t *testing.T) {
 }
 
 func TestNoPrefillRunsForADThatIsFullDeadOrOther(t *testing.T) {
+	t.Parallel()
 	t.Run("full", func(t *testing.T) {
 		w := newWorld(t, one, one, "--decode-concurrency", "1")
 		gate := make(chan struct{})
@@ -109,6 +113,7 @@ func TestNoPrefillRunsForADThatIsFullDeadOrOther(t *testing.T) {
 }
 
 func TestAPOrADThatBreaksCostsAnEpochNotTheRequest(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]func(w *world){
 		"P answers 500":                    func(w *world) { w.p[0].Set(func(f *vllmtest.Faults) { f.PrefillStatus = 500 }) },
 		"P gives nothing to fetch":         func(w *world) { w.p[0].Set(func(f *vllmtest.Faults) { f.NoParams = true }) },
@@ -129,6 +134,7 @@ func TestAPOrADThatBreaksCostsAnEpochNotTheRequest(t *testing.T) {
 // A request that an engine calls wrong is wrong at every other one: the client has the
 // engine's own words, at once, and nothing is computed again.
 func TestWhatAnEngineCallsWrongIsToldInItsWordsAndNotTriedAgain(t *testing.T) {
+	t.Parallel()
 	both := []string{streamed, wholly}
 	for name, c := range map[string]struct {
 		ps, ds []vllmtest.Options
@@ -166,6 +172,7 @@ func TestWhatAnEngineCallsWrongIsToldInItsWordsAndNotTriedAgain(t *testing.T) {
 }
 
 func TestAClientThatLeavesStopsWhateverRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, one, one)
 	for phase, drive := range map[string]func(f *vllmtest.Faults, gate chan struct{}) func() bool{
 		"in P": func(f *vllmtest.Faults, gate chan struct{}) func() bool {
@@ -205,6 +212,7 @@ func TestAClientThatLeavesStopsWhateverRuns(t *testing.T) {
 // The client that comes again with its key is read by a process that delivered
 // nothing (rule 5c, clauses 7 and 8): one handoff, answered by another epoch.
 func TestAKilledGatewaysClientIsAnsweredUnderItsKey(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		faults func(*vllmtest.Faults, chan struct{})
 		there  func(w *world, a *asked) bool
