@@ -78,6 +78,7 @@ func Start(ctx context.Context, p Programs, dir string, o Options) (f *Fleet, er
 }
 
 func (f *Fleet) add(s spec) *Process {
+	s.env = slices.Concat(f.Options.Env, s.env)
 	p := &Process{spec: s, dir: f.Dir, spawn: f.spawn}
 	f.order = append(f.order, p)
 	f.byName[s.name] = p

@@ -8,6 +8,8 @@ import (
 
 // Options size a fleet. Zero fields take the defaults beside them.
 type Options struct {
+	Env []string // of every process, beside this one's own
+
 	Prefill, Decode, Gateways int // 2 each
 	// Model has the engines run the trained model; else their compute is
 	// synthetic: state that is checked byte by byte, at a chosen pace.

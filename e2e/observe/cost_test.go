@@ -47,8 +47,7 @@ func TestWhatTracingCosts(t *testing.T) {
 	}
 	off := open()
 	c := collect(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.address)
-	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0")
+	o.Env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + c.address, "OTEL_TRACES_SAMPLER_ARG=0"}
 	on := open()
 	sides := []struct {
 		name   string

@@ -44,6 +44,7 @@ var promised = []string{`surehand_handoffs_total{outcome!="",phase!="",reason!="
 // Every query of the dashboard returns data after some traffic, a refusal and a
 // client that leaves.
 func TestEveryQueryOfTheDashboardReturnsData(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("real processes are not for -short")
 	}

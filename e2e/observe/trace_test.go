@@ -24,9 +24,9 @@ func traced(t *testing.T) (*chaos.Stage, *collector) {
 	t.Helper()
 	p := fleettest.Built(t, false)
 	c := collect(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.address)
-	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0") // only what brings a sampled trace
-	s, err := chaos.Open(t.Context(), p, chaos.Options())
+	o := chaos.Options()
+	o.Env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + c.address, "OTEL_TRACES_SAMPLER_ARG=0"} // only what brings a sampled trace
+	s, err := chaos.Open(t.Context(), p, o)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -134,6 +134,7 @@ func lacks(spans []span, epoch string) string {
 // One request that brings a traceparent is one trace through every process, and
 // says nothing of what was asked.
 func TestOneRequestIsOneTraceThroughEveryProcess(t *testing.T) {
+	t.Parallel()
 	s, c := traced(t)
 	header, trace, id := parent(t)
 	a := s.Ask(chaos.LongPrompt, 5)

@@ -33,17 +33,15 @@ const (
 // are whole, malformed, refused, too long, late and left; P, D and a gateway die in
 // the middle, and others go on with what was asked and with what was delivered.
 func TestNothingTellsWhatWasAskedOrAnswered(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("real processes are not for -short")
 	}
 	p := fleettest.Built(t, false)
 	c := collect(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.address)
-	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "1")
-	t.Setenv("SUREHAND_LOG_LEVEL", "debug")
-	t.Setenv("SUREHAND_TRANSFERD_LOG_LEVEL", "debug")
-	t.Setenv("SUREHAND_TRANSFERD_AUDIT", "true")
 	o := chaos.Options()
+	o.Env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + c.address, "OTEL_TRACES_SAMPLER_ARG=1",
+		"SUREHAND_LOG_LEVEL=debug", "SUREHAND_TRANSFERD_LOG_LEVEL=debug", "SUREHAND_TRANSFERD_AUDIT=true"}
 	o.GatewayArgs = append(o.GatewayArgs, "--body-keys", sealing(t))
 	s, err := chaos.Open(t.Context(), p, o)
 	defer func() {
