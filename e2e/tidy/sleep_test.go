@@ -46,8 +46,15 @@ func goFiles(t *testing.T, suffix string, f func(path string, src []byte)) {
 // A test that sleeps and then looks is right only on a fast machine. A test may
 // poll: sleep inside a loop that ends by a condition; or live in virtual time.
 func TestTestsDoNotSleep(t *testing.T) {
+	inRealTime(t, sleeps, bareSleeps, "sleeps outside a polling loop")
+}
+
+// inRealTime fails for whatever is found in a test that does not live in virtual time,
+// but in those that are listed with their reason.
+func inRealTime(t *testing.T, listed map[string]string, find func(*ast.File) []token.Pos, what string) {
+	t.Helper()
 	goFiles(t, "_test.go", func(path string, src []byte) {
-		if sleeps[path] != "" || strings.Contains(string(src), `"testing/synctest"`) {
+		if listed[path] != "" || strings.Contains(string(src), `"testing/synctest"`) {
 			return
 		}
 		set := token.NewFileSet()
@@ -55,8 +62,8 @@ func TestTestsDoNotSleep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, pos := range bareSleeps(f) {
-			t.Errorf("%s: sleeps outside a polling loop", set.Position(pos))
+		for _, pos := range find(f) {
+			t.Errorf("%s: %s", set.Position(pos), what)
 		}
 	})
 }
@@ -116,19 +123,7 @@ var clocked = map[string]string{
 // A test that fails when it took too long fails on a busy machine, and one that may not
 // be too quick on a fast one. What is waited for is told apart by how it ended.
 func TestTestsAreNotJudgedByTheClock(t *testing.T) {
-	goFiles(t, "_test.go", func(path string, src []byte) {
-		if clocked[path] != "" || strings.Contains(string(src), `"testing/synctest"`) {
-			return
-		}
-		set := token.NewFileSet()
-		f, err := parser.ParseFile(set, path, src, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, pos := range comparedTimes(f) {
-			t.Errorf("%s: compares how long something took", set.Position(pos))
-		}
-	})
+	inRealTime(t, clocked, comparedTimes, "compares how long something took")
 }
 
 // comparedTimes finds comparisons of time.Since, or of what is named after it.
